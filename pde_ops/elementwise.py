@@ -1,21 +1,21 @@
 """Elementary functions that work alike on torch tensors, Python floats and traced symbols.
 
-A formula written with these functions and ``+ - * / **`` alone runs eagerly on tensors and can be traced, unchanged,
-into a fused kernel. A *symbol* is any other object that carries the torch method names (``exp``, ``log``, ``sqrt``,
-``sin``, ``cos``, ``tanh``, ``abs``), the arithmetic and comparison operators, and a static method
-``where(condition, a, b)``.
+A formula written with these functions and ``+ - * / **`` alone runs eagerly on tensors and can be traced,
+unchanged, into a fused kernel. A *symbol* is any other object that carries the torch method names (``exp``,
+``log``, ``sqrt``, ``sin``, ``cos``, ``tanh``, ``abs``), the arithmetic and comparison operators, and a static
+method ``where(condition, a, b)``.
 
 Kinks and NaN
 -------------
-``maximum``, ``minimum`` and ``positive_part`` are written with ``where``, so that value and derivative are the same on
-every backend:
+``maximum``, ``minimum`` and ``positive_part`` are written with ``where``, so that value and derivative are
+the same on every backend:
 
-* at a tie ``a == b`` the second argument is taken, and the whole derivative goes to it (``torch.maximum`` would halve it);
-  hence ``positive_part`` has derivative 0 at 0;
-* a NaN in the first argument propagates; a NaN in the second does not: put the array that may be broken first.
+* at a tie ``a == b`` the second argument is taken, and the whole derivative goes to it (``torch.maximum``
+  would halve it); hence ``positive_part`` has derivative 0 at 0;
+* a NaN in the first argument propagates, a NaN in the second does not: put first what may be broken.
 
-``where`` selects values, it does not shield derivatives: a branch that is not taken but has an infinite derivative
-still gives NaN gradients in torch, so keep both branches finite.
+``where`` selects values, it does not shield derivatives: a branch that is not taken but has an infinite
+derivative still gives NaN gradients in torch, so keep both branches finite.
 """
 
 from __future__ import annotations
