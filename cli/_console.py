@@ -1,0 +1,132 @@
+"""The only place that prints.
+
+Results for people go to stdout, or to stderr when ``--json`` keeps stdout for one JSON object; notes and
+errors always go to stderr. Control characters in data (a station name may hold an escape sequence) are shown,
+never sent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from cli._globals import Globals
+
+__all__ = ["Console", "console"]
+
+_SHOWN = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+
+
+class Console:
+    """Writes text, tables and results according to the global options."""
+
+    def __init__(self) -> None:
+        self.settings = Globals()
+
+    @property
+    def people(self) -> TextIO:
+        """Where text for people goes."""
+        return sys.stderr if self.settings.json else sys.stdout
+
+    def configure(self, settings: Globals) -> None:
+        """Take over the options of this invocation."""
+        self.settings = settings
+        for stream in (sys.stdout, sys.stderr):
+            # A terminal that cannot show `∇²` gets an escape instead of a crash.
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+
+    def start_logging(self) -> None:
+        """Send the libraries' log records to stderr at the level asked for."""
+        import logging
+
+        class Plain(logging.Formatter):
+            """One line a record, control characters shown."""
+
+            def format(self, record: logging.LogRecord) -> str:
+                return f"{record.levelname.lower()}: {record.getMessage()}".translate(_SHOWN)
+
+        levels = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(Plain())
+        for name in ("pde_ops", "fields", "stationpde"):
+            logger = logging.getLogger(name)
+            logger.handlers = [handler]
+            logger.setLevel(levels[self.settings.verbosity])
+
+    def text(self, message: str = "") -> None:
+        """A result for people."""
+        print(message.translate(_SHOWN), file=self.people)
+
+    def note(self, message: str) -> None:
+        """Something on the way that `-q` silences."""
+        if self.settings.verbosity >= 0:
+            print(message.translate(_SHOWN), file=sys.stderr)
+
+    def result(self, value: Mapping[str, Any]) -> None:
+        """The one object of ``--json``; without it, nothing."""
+        if self.settings.json:
+            encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
+            print(json.dumps(_plain(value), indent=2, ensure_ascii=encoding != "utf8", allow_nan=False))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Rows under headings: fitted to a terminal, one unbroken line a row when piped."""
+        shown = [[cell.translate(_SHOWN) for cell in row] for row in rows]
+        if self.people.isatty():
+            self._fitted_table(columns, shown)
+            return
+        widths = [max(map(len, cells)) for cells in zip(columns, *shown, strict=True)]
+        for row in [list(columns), *shown]:
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            print(line.rstrip(), file=self.people)
+
+    def _fitted_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich.console import Console as RichConsole
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for index, column in enumerate(columns):
+            # The first column is what one copies and types again: it is never folded.
+            table.add_column(column, no_wrap=index == 0, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        RichConsole(file=self.people).print(table)
+
+    def error(self, lines: Sequence[str]) -> None:
+        """An error in the project's form; the first word is red where colour is wanted."""
+        first, *others = (line.translate(_SHOWN) for line in lines)
+        if _wants_colour(sys.stderr):
+            word, _, tail = first.partition(" ")
+            first = f"\x1b[1;31m{word}\x1b[0m {tail}"
+        print("\n".join([first, *others]), file=sys.stderr)
+
+    def traceback(self, problem: BaseException) -> None:
+        """The traceback, for ``--debug``."""
+        import traceback
+
+        print("".join(traceback.format_exception(problem)).translate(_SHOWN), file=sys.stderr, end="")
+
+
+def _wants_colour(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say: a number that is not finite becomes null, anything unknown its text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return str(value)
+
+
+console = Console()

@@ -1,0 +1,132 @@
+"""Exit codes, the form of an error, and the boundary that turns every exception into both.
+
+An error of this project carries a stable ``code``, an ``exit_code`` and, where one is known, ``do``: what to
+type. What has no such code and is not listed here is a defect of ours and says so.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from enum import IntEnum
+from types import TracebackType
+
+import typer
+
+from cli._console import console
+
+__all__ = ["Boundary", "ExitCode", "Failure", "explain"]
+
+
+class ExitCode(IntEnum):
+    """What the shell is told."""
+
+    OK = 0
+    BUG = 1
+    USAGE = 2
+    DATA = 3
+    CONFIG = 4
+    ARTEFACT = 5
+    DIVERGED = 6
+    RESOURCE = 7
+    LOCKED = 8
+    RESUMABLE = 75
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error ready to be shown: ``where`` and ``do`` are lines of their own when they are known."""
+
+    code: str
+    message: str
+    exit_code: int
+    where: str | None = None
+    do: str | None = None
+
+    def lines(self) -> list[str]:
+        """The error as people read it."""
+        known = [(label, text) for label, text in (("where", self.where), ("do", self.do)) if text]
+        return [f"error {self.code}: {self.message}", *(f"  {label:<6}{text}" for label, text in known)]
+
+
+def explain(problem: BaseException) -> Failure:
+    """The failure that an exception stands for."""
+    code = getattr(problem, "code", None)
+    if isinstance(code, str) and code.startswith("SPDE-"):
+        return Failure(
+            code,
+            str(getattr(problem, "message", problem)),
+            int(getattr(problem, "exit_code", ExitCode.BUG)),
+            where=getattr(problem, "where", None),
+            do=getattr(problem, "do", None),
+        )
+    if isinstance(problem, typer.TyperException):
+        return _usage(problem)
+    if isinstance(problem, KeyboardInterrupt | typer.Abort):
+        return Failure("SPDE-X004", "interrupted", ExitCode.INTERRUPTED)
+    if isinstance(problem, MemoryError):
+        return Failure("SPDE-X003", "out of memory", ExitCode.RESOURCE, do="ask for less at once")
+    if isinstance(problem, ImportError):
+        return Failure("SPDE-X005", str(problem), ExitCode.RESOURCE, do="stationpde doctor")
+    if isinstance(problem, OSError) and problem.errno in _MACHINE_FAULTS:
+        return Failure("SPDE-X002", str(problem), ExitCode.RESOURCE, do="choose a path with room and access")
+    kind = type(problem).__name__
+    return Failure(
+        "SPDE-X000",
+        f"unexpected {kind}: {problem}" if str(problem) else f"unexpected {kind}",
+        ExitCode.BUG,
+        where=_origin(problem),
+        do="stationpde doctor; this is a defect: report it with that output and what --debug shows",
+    )
+
+
+class Boundary:
+    """Context manager around a whole invocation: reports any exception and keeps the exit code for it."""
+
+    def __init__(self) -> None:
+        self.exit_code: int = ExitCode.OK
+
+    def __enter__(self) -> Boundary:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if problem is None or isinstance(problem, SystemExit | GeneratorExit):
+            return False
+        failure = explain(problem)
+        self.exit_code = failure.exit_code
+        report(failure, problem)
+        return True
+
+
+def report(failure: Failure, problem: BaseException | None = None) -> None:
+    """Show a failure to people, and to the program that asked for JSON."""
+    if problem is not None and console.settings.debug:
+        console.traceback(problem)
+    if failure.exit_code == ExitCode.INTERRUPTED:
+        console.note("interrupted")
+    else:
+        console.error(failure.lines())
+    about = {"code": failure.code, "message": failure.message, "where": failure.where, "do": failure.do}
+    console.result({"error": {**about, "exit_code": int(failure.exit_code)}})
+
+
+_MACHINE_FAULTS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EMFILE}
+
+
+def _usage(problem: typer.TyperException) -> Failure:
+    context = getattr(problem, "ctx", None)
+    path = context.command_path if context is not None else "stationpde"
+    message = problem.format_message().rstrip(".")
+    return Failure("SPDE-X001", message[:1].lower() + message[1:], ExitCode.USAGE, do=f"{path} --help")
+
+
+def _origin(problem: BaseException) -> str | None:
+    trace = problem.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"

@@ -1,0 +1,102 @@
+"""`stationpde ops`: look at, check and time the registered operators, third parties' included."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli._console import console
+from cli._errors import ExitCode
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, help="Operators: list, show, check, bench.")
+
+
+@app.command("list")
+def list_operators(
+    pattern: Annotated[str, typer.Argument(help="Shell wildcard, e.g. 'advection*'.")] = "*",
+) -> None:
+    """List the operators with their units.
+
+    Example: stationpde ops list 'advection*'
+    """
+    from stationpde import catalogue
+
+    found = catalogue.cards(pattern)
+    columns = ["name", "family", "units", "what it is", "backends", "owner"]
+    rows = [[c.name, c.family, c.signature, c.summary, ", ".join(c.backends), c.owner] for c in found]
+    if rows:
+        console.table(columns, rows)
+    else:
+        console.note(f"no operator matches '{pattern}'; `stationpde ops list` shows all")
+    console.result({"operators": [c.to_json() for c in found]})
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name of the operator.")],
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write a Markdown page instead.")] = False,
+) -> None:
+    """Show one operator: equation, units, properties, references, source.
+
+    Example: stationpde ops show laplacian --markdown
+    """
+    from stationpde import catalogue
+
+    chosen = catalogue.card(name)
+    console.text(chosen.to_markdown() if markdown else chosen.to_text())
+    console.result(chosen.to_json())
+
+
+@app.command()
+def check(
+    names: Annotated[list[str] | None, typer.Argument(help="Names or wildcards; none means all.")] = None,
+) -> None:
+    """Run the generic test suite on operators.
+
+    A failed check makes the exit code 1.
+
+    Example: stationpde ops check 'advection*' my_operator
+    """
+    from stationpde import catalogue
+
+    report = catalogue.check(
+        names or [], progress=lambda name, wrong: console.note(f"{'FAIL' if wrong else 'ok':<5}{name}")
+    )
+    for failure in report.failed:
+        console.text(f"{failure['operator']}: {failure['check']}: {failure['detail']}")
+    console.text(f"{report.operators} operators, {report.checks} checks, {len(report.failed)} failed")
+    console.result(report.to_json())
+    if report.failed:
+        raise typer.Exit(ExitCode.BUG)
+
+
+@app.command()
+def bench(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: a look, not a measurement.")] = False,
+) -> None:
+    """Time a step of the surface system on this machine.
+
+    The figures are ratios against eager torch, measured side by side.
+
+    Example: stationpde ops bench --quick --json
+    """
+    from pde_ops.benchmarking import pde_step_ratios
+
+    console.note("measuring; this takes a while on a busy machine")
+    ratios = pde_step_ratios(quick=quick)
+    console.table(["quantity", "value"], [[key, _shown(value)] for key, value in _flat(ratios)])
+    console.result({"pde_step": ratios})
+
+
+def _flat(values: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    pairs: list[tuple[str, object]] = []
+    for key, value in values.items():
+        pairs += _flat(value, f"{prefix}{key} › ") if isinstance(value, dict) else [(prefix + key, value)]
+    return pairs
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

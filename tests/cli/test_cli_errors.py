@@ -1,0 +1,83 @@
+"""Every exception becomes an exit code, a code to look up, and something to do."""
+
+import errno
+import json
+import os
+
+import pytest
+import typer
+
+from cli._console import console
+from cli._errors import Boundary, ExitCode, explain
+from cli._globals import Globals
+from pde_ops import errors
+
+
+class Diverged(Exception):
+    code, exit_code, do, where = "SPDE-T001", 6, "lower the rate", "run › step 3"
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "exit_code"),
+    [
+        (errors.UnitError("cannot add [m] to [s]"), "SPDE-U001", 4),
+        (errors.UnknownNameError("no operator 'x'"), "SPDE-P002", 2),
+        (Diverged("loss is NaN"), "SPDE-T001", ExitCode.DIVERGED),
+        (typer.BadParameter("no"), "SPDE-X001", ExitCode.USAGE),
+        (OSError(errno.ENOSPC, "no space left"), "SPDE-X002", ExitCode.RESOURCE),
+        (MemoryError(), "SPDE-X003", ExitCode.RESOURCE),
+        (KeyboardInterrupt(), "SPDE-X004", ExitCode.INTERRUPTED),
+        (ModuleNotFoundError("No module named 'torch'"), "SPDE-X005", ExitCode.RESOURCE),
+        (ZeroDivisionError("division by zero"), "SPDE-X000", ExitCode.BUG),
+        (KeyError("some key"), "SPDE-X000", ExitCode.BUG),
+    ],
+)
+def test_each_kind_of_exception_has_its_codes(problem, code, exit_code):
+    failure = explain(problem)
+    assert (failure.code, failure.exit_code) == (code, exit_code)
+
+
+def test_an_error_is_shown_with_where_and_do_on_lines_of_their_own():
+    assert explain(Diverged("loss is NaN")).lines() == [
+        "error SPDE-T001: loss is NaN",
+        "  where run › step 3",
+        "  do    lower the rate",
+    ]
+
+
+def test_the_mend_is_not_repeated_in_the_message():
+    failure = explain(errors.UnknownNameError("no operator 'x'", do="did you mean 'y'?"))
+    assert (failure.message, failure.do) == ("no operator 'x'", "did you mean 'y'?")
+
+
+def test_a_defect_asks_for_doctor_and_names_its_place():
+    try:
+        os.stat(b"\0")
+    except ValueError as problem:
+        failure = explain(problem)
+    assert "stationpde doctor" in failure.do
+    assert failure.where.rpartition(":")[0] == __file__
+
+
+def test_the_boundary_reports_text_to_stderr_and_one_object_to_stdout(capsys):
+    console.configure(Globals(json=True))
+    with Boundary() as boundary:
+        raise Diverged("loss is NaN")
+    out, err = capsys.readouterr()
+    assert boundary.exit_code == ExitCode.DIVERGED
+    assert json.loads(out)["error"] == {
+        "code": "SPDE-T001",
+        "message": "loss is NaN",
+        "where": "run › step 3",
+        "do": "lower the rate",
+        "exit_code": 6,
+    }
+    assert err.startswith("error SPDE-T001: loss is NaN\n")
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_a_traceback_is_shown_only_with_debug(capsys, debug):
+    console.configure(Globals(debug=debug))
+    with Boundary():
+        raise Diverged("loss is NaN")
+    assert ("Traceback" in capsys.readouterr().err) is debug

@@ -1,0 +1,35 @@
+"""What holds for every test: one thread, no network, and examples that continuous integration can repeat."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+# Before torch is imported, so that its pools start at this size.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+torch.set_num_threads(1)
+
+# A shared machine stalls for reasons that are not ours: no deadlines. CI repeats the same examples, a desk tries new ones.
+settings.register_profile(
+    "stationpde", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("stationpde")
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse any connection beyond this machine."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        host = address[0] if isinstance(address, tuple) else None
+        if host is not None and host not in ("127.0.0.1", "::1", "localhost"):
+            raise AssertionError(f"a test tried to connect to {address!r}")
+        connect(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
