@@ -1,0 +1,71 @@
+"""Backends: ways to run a lowered program. None is imported before it is asked for.
+
+``torch`` is the baseline that every other must match; ``inductor`` compiles the baseline with ``torch.compile``;
+``fused`` generates a CPU kernel with its adjoint; ``auto`` takes ``fused`` on a CPU, ``inductor`` on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor
+
+from ..errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from ..grid import BoundGrid, Grid2D
+    from ..lowering import Program
+
+__all__ = ["BACKENDS", "Inputs", "Runner", "make_runner"]
+
+BACKENDS: Mapping[str, str] = {
+    "torch": "pde_ops.backends.eager:EagerRunner",
+    "inductor": "pde_ops.backends.inductor:InductorRunner",
+    "fused": "pde_ops.backends.fused.runner:FusedRunner",
+    "auto": "pde_ops.backends.auto:AutoRunner",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything one evaluation reads.
+
+    Attributes
+    ----------
+    state : ``[batch, field, y, x]``
+    closures : ``[batch, y, x]`` each, in program order
+    coefficients : ``[coefficient]``, SI
+    statics : by name, broadcastable to ``[y, x]``
+    grid : the grid's tensors, on the state's device and of its dtype
+    """
+
+    state: Tensor
+    closures: tuple[Tensor, ...]
+    coefficients: Tensor
+    statics: Mapping[str, Tensor]
+    grid: BoundGrid
+
+
+class Runner(Protocol):
+    """Runs one program; differentiable in the state, the closures, the coefficients and the factor."""
+
+    def tendency(self, inputs: Inputs) -> Tensor:
+        """Return F(state), ``[batch, field, y, x]``."""
+
+    def advance(self, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
+        """Return state + factor · dt · F(state); ``factor [field]``, None for ones."""
+
+    def describe(self) -> str:
+        """Say in one line what runs."""
+
+
+def make_runner(name: str, program: Program, grid: Grid2D) -> Runner:
+    """Build the named backend's runner for a program on a grid."""
+    if name not in BACKENDS:
+        raise UnknownNameError(f"no backend '{name}'", do=f"known: {', '.join(BACKENDS)}")
+    module, _, attribute = BACKENDS[name].partition(":")
+    runner: Runner = getattr(import_module(module), attribute)(program, grid)
+    return runner

@@ -1,0 +1,50 @@
+"""Pick the backend by the device the state arrives on."""
+
+from __future__ import annotations
+
+import logging
+
+from torch import Tensor
+
+from ..errors import BackendError
+from ..grid import Grid2D
+from ..lowering import Program
+from . import Inputs, Runner, make_runner
+
+__all__ = ["AutoRunner"]
+
+log = logging.getLogger(__name__)
+
+
+class AutoRunner:
+    """``fused`` on a CPU, ``inductor`` on a GPU, the torch baseline where those cannot run."""
+
+    def __init__(self, program: Program, grid: Grid2D) -> None:
+        self.program = program
+        self.grid = grid
+        self._runners: dict[str, Runner] = {}
+
+    def tendency(self, inputs: Inputs) -> Tensor:
+        """Return F(state)."""
+        return self.runner_for(inputs.state).tendency(inputs)
+
+    def advance(self, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
+        """Return state + factor · dt · F(state)."""
+        return self.runner_for(inputs.state).advance(inputs, dt, factor)
+
+    def describe(self) -> str:
+        """Say in one line what runs."""
+        chosen = "; ".join(f"{device}: {runner.describe()}" for device, runner in self._runners.items())
+        return f"auto ({chosen or 'not run yet'})"
+
+    def runner_for(self, state: Tensor) -> Runner:
+        """The runner for this state's device, made on first use."""
+        kind = state.device.type
+        if kind not in self._runners:
+            preferred = "fused" if kind == "cpu" else "inductor"
+            try:
+                self._runners[kind] = make_runner(preferred, self.program, self.grid)
+            except BackendError as problem:
+                log.warning("backend 'auto' runs plain torch: %s", problem)
+                self._runners[kind] = make_runner("torch", self.program, self.grid)
+        return self._runners[kind]

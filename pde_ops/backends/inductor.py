@@ -1,0 +1,63 @@
+"""The baseline compiled as one graph by ``torch.compile``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..grid import BoundGrid, Grid2D
+from ..lowering import Program
+from . import Inputs
+from .eager import EagerRunner
+
+__all__ = ["InductorRunner"]
+
+
+class InductorRunner:
+    """Run the eager program through ``torch.compile(fullgraph=True)``.
+
+    The first call compiles, which takes seconds to a minute; later calls of the same shape reuse it.
+    ``compiler`` names the torch.compile backend: ``"inductor"``, or ``"aot_eager"`` to trace without code generation.
+    """
+
+    compiler = "inductor"
+
+    def __init__(self, program: Program, grid: Grid2D) -> None:
+        self._eager = EagerRunner(program, grid)
+        self._static_names = tuple(s.name for s in program.statics)
+        self._compiled: dict[str, Any] = {}
+
+    def tendency(self, inputs: Inputs) -> Tensor:
+        """Return F(state)."""
+        result: Tensor = self._function("tendency", self._tendency)(*self._unpack(inputs))
+        return result
+
+    def advance(self, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
+        """Return state + factor · dt · F(state)."""
+        result: Tensor = self._function("advance", self._advance)(*self._unpack(inputs), dt, factor)
+        return result
+
+    def describe(self) -> str:
+        """Say in one line what runs."""
+        return f"{self.compiler}: torch.compile of {self._eager.program.size} instructions"
+
+    def _function(self, name: str, plain: Any) -> Any:
+        if name not in self._compiled:
+            self._compiled[name] = torch.compile(plain, fullgraph=True, backend=self.compiler)
+        return self._compiled[name]
+
+    def _unpack(self, inputs: Inputs) -> tuple[Any, ...]:
+        statics = tuple(inputs.statics[name] for name in self._static_names)
+        return inputs.state, inputs.closures, inputs.coefficients, statics, inputs.grid
+
+    def _inputs(self, state: Tensor, closures: Any, coefficients: Tensor, statics: Any, grid: BoundGrid) -> Inputs:
+        return Inputs(state, closures, coefficients, dict(zip(self._static_names, statics, strict=True)), grid)
+
+    def _tendency(self, *parts: Any) -> Tensor:
+        return self._eager.tendency(self._inputs(*parts))
+
+    def _advance(self, *parts: Any) -> Tensor:
+        *inputs, dt, factor = parts
+        return self._eager.advance(self._inputs(*inputs), dt, factor)

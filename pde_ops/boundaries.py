@@ -1,0 +1,103 @@
+"""Borders of the grid, as functional ghost cells.
+
+A border never writes into an array: it builds a wider one, so autograd, batching and compilation see ordinary
+tensor operations. Four kinds exist, chosen per axis:
+
+``zero_gradient``
+    ghost cells repeat the edge cell: nothing changes across the border.
+``periodic``
+    ghost cells come from the opposite side.
+``reflecting``
+    a wall on the cell face: ghost cells mirror the interior. The component of a vector normal to the wall changes
+    sign, so that its value on the wall is zero.
+``nudged``
+    zero-gradient ghosts, and the outer rim of cells is relaxed towards a reference state (Davies 1976).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .errors import GridError
+
+__all__ = ["KINDS", "Boundary", "Rim", "pad"]
+
+Kind = Literal["zero_gradient", "periodic", "reflecting"]
+Axis = Literal["x", "y"]
+KINDS = ("zero_gradient", "periodic", "reflecting", "nudged")
+
+
+@dataclass(frozen=True, slots=True)
+class Rim:
+    """The strip along the border that is relaxed to a reference.
+
+    Attributes
+    ----------
+    width : cells
+    timescale : relaxation time in the outermost cells, s; it grows inwards as the inverse square of the weight
+    """
+
+    width: int = 4
+    timescale: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise GridError(f"a nudged rim needs a width of at least 1 cell, not {self.width}")
+        if not (math.isfinite(self.timescale) and self.timescale > 0.0):
+            raise GridError(f"a nudged rim needs a finite positive time scale [s], not {self.timescale}")
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Kind of border along each axis, and the rim if there is one."""
+
+    x: Kind = "zero_gradient"
+    y: Kind = "zero_gradient"
+    rim: Rim | None = None
+
+    def __post_init__(self) -> None:
+        for axis, kind in (("x", self.x), ("y", self.y)):
+            if kind not in KINDS[:3]:
+                raise GridError(f"unknown border '{kind}' along {axis}", do=f"choose one of {', '.join(KINDS)}")
+
+    @classmethod
+    def parse(cls, given: str | tuple[str, str] | Boundary) -> Boundary:
+        """Read ``"periodic"``, ``("periodic", "reflecting")`` for (x, y), ``"nudged"``, or a Boundary."""
+        if isinstance(given, Boundary):
+            return given
+        if given == "nudged":
+            return cls(rim=Rim())
+        x, y = (given, given) if isinstance(given, str) else given
+        return cls(x, y)  # type: ignore[arg-type]  # __post_init__ rejects unknown kinds
+
+
+def pad(a: Tensor, radius: int, boundary: Boundary, odd: Axis | None = None) -> Tensor:
+    """Return ``a [..., y, x]`` with ``radius`` ghost cells on every side.
+
+    Parameters
+    ----------
+    odd : axis along which ``a`` is a vector component, which changes sign in a reflecting wall across that axis
+    """
+    along_x = _extend(a, -1, radius, boundary.x, odd == "x")
+    return _extend(along_x, -2, radius, boundary.y, odd == "y")
+
+
+def _extend(a: Tensor, dim: int, radius: int, kind: Kind, odd: bool) -> Tensor:
+    size = a.shape[dim]
+    if kind == "periodic":
+        low, high = a.narrow(dim, size - radius, radius), a.narrow(dim, 0, radius)
+    elif kind == "reflecting":
+        low, high = a.narrow(dim, 0, radius).flip(dim), a.narrow(dim, size - radius, radius).flip(dim)
+        if odd:
+            low, high = -low, -high
+    else:
+        shape = [-1] * a.ndim
+        shape[dim] = radius
+        low, high = a.narrow(dim, 0, 1).expand(shape), a.narrow(dim, size - 1, 1).expand(shape)
+    # cat rather than F.pad: replicate padding next to a compiled convolution breaks a stride assertion in backward.
+    return torch.cat([low, a, high], dim)

@@ -1,0 +1,202 @@
+"""From equations to a flat program.
+
+The expression graph of a system becomes a list of nodes in evaluation order. Equal sub-expressions become one
+node (common-subexpression elimination), numbers are folded, and calls of one operator that differ only in its
+``batch_over`` argument are grouped so that a backend can run them as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .errors import DeclarationError
+from .expr import Call, Constant, Expr, Product, Quotient, Sum
+from .operator import Operator
+from .symbols import Closure, Field, Positive, Static, Symbol
+
+__all__ = ["Group", "Node", "Program", "lower", "schedule"]
+
+Kind = Literal["field", "closure", "static", "coefficient", "constant", "sum", "product", "quotient", "call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One value of the program.
+
+    Attributes
+    ----------
+    inputs : positions of earlier nodes
+    index : channel of a field, or position of a closure or coefficient
+    name : of a static; value : of a constant
+    varies : whether it depends on a field or a closure, and so on the batch
+    """
+
+    kind: Kind
+    inputs: tuple[int, ...] = ()
+    index: int = -1
+    name: str = ""
+    value: float = 0.0
+    operator: Operator | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+    varies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Nodes in evaluation order and, for each output, the node that holds it."""
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[int, ...]
+    fields: tuple[Field, ...]
+    closures: tuple[Closure, ...]
+    statics: tuple[Static, ...]
+    coefficients: tuple[Positive, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of instructions: nodes that compute something."""
+        return sum(bool(node.inputs) for node in self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes to run together: one call with several values of its batched argument, or a single node."""
+
+    members: tuple[int, ...]
+
+
+def lower(
+    outputs: Sequence[Expr],
+    fields: Sequence[Field],
+    closures: Sequence[Closure] = (),
+    coefficients: Sequence[Positive] = (),
+) -> Program:
+    """Lower expressions over the given fields (their order is the channel order).
+
+    Closures and coefficients given here come first and keep their positions, so that several programs of one system
+    can share the same inputs.
+    """
+    return _Lowering(fields, closures, coefficients).run(outputs)
+
+
+class _Lowering:
+    def __init__(self, fields: Sequence[Field], closures: Sequence[Closure], coefficients: Sequence[Positive]) -> None:
+        self.fields = tuple(fields)
+        self.channel = {f.name: i for i, f in enumerate(fields)}
+        self.nodes: list[Node] = []
+        self.known: dict[Expr, int] = {}
+        self.symbols: dict[type[Symbol], list[Any]] = {
+            Closure: list(closures), Static: [], Positive: list(coefficients)
+        }  # fmt: skip
+        self.by_name: dict[str, Symbol] = {f.name: f for f in fields}
+
+    def run(self, outputs: Sequence[Expr]) -> Program:
+        positions = tuple(self.visit(expression) for expression in outputs)
+        return Program(
+            nodes=tuple(self.nodes),
+            outputs=positions,
+            fields=self.fields,
+            closures=tuple(self.symbols[Closure]),
+            statics=tuple(self.symbols[Static]),
+            coefficients=tuple(self.symbols[Positive]),
+        )
+
+    def visit(self, expression: Expr) -> int:
+        if expression in self.known:
+            return self.known[expression]
+        position = self.emit(expression)
+        self.known[expression] = position
+        return position
+
+    def emit(self, expression: Expr) -> int:
+        if isinstance(expression, Constant):
+            return self.push(Node("constant", value=expression.value))
+        if isinstance(expression, Symbol):
+            return self.push(self.leaf(expression))
+        inputs = tuple(self.visit(child) for child in expression.children)
+        varies = any(self.nodes[i].varies for i in inputs)
+        if isinstance(expression, Call):
+            return self.push(
+                Node("call", inputs, operator=expression.operator, options=expression.options, varies=varies)
+            )
+        kinds: dict[type[Expr], Kind] = {Sum: "sum", Product: "product", Quotient: "quotient"}
+        return self.push(Node(kinds[type(expression)], inputs, varies=varies))
+
+    def leaf(self, symbol: Symbol) -> Node:
+        known = self.by_name.setdefault(symbol.name, symbol)
+        if known.role != symbol.role or known.unit != symbol.unit:
+            raise DeclarationError(
+                f"two symbols are called '{symbol.name}': {known.role} {known!r} and {symbol.role} {symbol!r}",
+                do="rename one of them",
+            )
+        if isinstance(symbol, Field):
+            if symbol.name not in self.channel:
+                raise DeclarationError(f"field '{symbol.name}' has no equation", do="add one, or make it a Static or Closure")
+            return Node("field", index=self.channel[symbol.name], varies=True)
+        table = self.symbols[type(symbol)]
+        if symbol not in table:
+            table.append(symbol)
+        index = table.index(symbol)
+        if isinstance(symbol, Closure):
+            return Node("closure", index=index, varies=True)
+        if isinstance(symbol, Static):
+            return Node("static", index=index, name=symbol.name)
+        if isinstance(symbol, Positive) and isinstance(known, Positive) and known.init != symbol.init:
+            raise DeclarationError(f"Positive('{symbol.name}') is declared with two initial values")
+        return Node("coefficient", index=index)
+
+    def push(self, node: Node) -> int:
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+
+def schedule(program: Program, *, batched: bool = True) -> list[Group]:
+    """Return an order of evaluation in which calls that can share a kernel stand together.
+
+    Nodes are taken level by level, a level being the number of calls on the longest path to a node: members of one
+    level cannot depend on each other, so those with the same operator, options and shared arguments form a group.
+    """
+    levels: list[int] = []
+    for node in program.nodes:
+        below = max((levels[i] for i in node.inputs), default=0)
+        levels.append(below + (node.kind == "call"))
+    order: list[Group] = []
+    for level in range(max(levels, default=0) + 1):
+        here = [i for i, at in enumerate(levels) if at == level and program.nodes[i].inputs]
+        groups: dict[object, list[int]] = {}
+        for i in here:
+            if program.nodes[i].kind == "call":
+                key = _batch_key(program.nodes[i], program.nodes) if batched else None
+                groups.setdefault(i if key is None else key, []).append(i)
+        order += [Group(tuple(members)) for members in groups.values()]
+        order += [Group((i,)) for i in here if program.nodes[i].kind != "call"]
+    return order
+
+
+def _batch_key(node: Node, nodes: Sequence[Node]) -> object | None:
+    assert node.operator is not None
+    over = node.operator.batch_over
+    if over is None:
+        return None
+    position = tuple(node.operator.inputs).index(over)
+    if not nodes[node.inputs[position]].varies:
+        return None
+    shared = node.inputs[:position] + node.inputs[position + 1 :]
+    return (node.operator.name, node.options, shared)
+
+
+def describe(program: Program, names: Mapping[int, str] | None = None) -> str:
+    """Print the program, one node a line (for debugging and documentation)."""
+    lines = []
+    for position, node in enumerate(program.nodes):
+        if node.kind == "call" and node.operator is not None:
+            body = f"{node.operator.name}({', '.join(f'%{i}' for i in node.inputs)})"
+        elif node.inputs:
+            joint = {"sum": " + ", "product": " * ", "quotient": " / "}[node.kind]
+            body = joint.join(f"%{i}" for i in node.inputs)
+        else:
+            body = f"{node.kind} {node.name or (node.value if node.kind == 'constant' else node.index)}"
+        lines.append(f"%{position} = {body}")
+    return "\n".join(lines)

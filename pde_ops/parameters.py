@@ -1,0 +1,118 @@
+"""Learnable positive coefficients: one vector of raw numbers, reported back in the units they were declared in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from .errors import DeclarationError, UnknownNameError
+from .symbols import Positive
+from .units import from_si, show, to_si
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["Coefficients", "weight_decay_groups"]
+
+
+class Coefficients(nn.Module):
+    r"""Positive coefficients of a system, in SI, as one vector.
+
+    .. math:: c = C\,(1 - e^{-s/C}), \qquad s = s_0 \,\mathrm{softplus}(r)
+
+    with :math:`r` learnable, :math:`s_0` a fixed scale and :math:`C` the cap. Far below the cap :math:`c = s`; near it
+    the gradient fades but never jumps, which a hard clamp would do. Without a cap :math:`C = \infty`.
+
+    Parameters
+    ----------
+    symbols : the declared coefficients, in program order
+    caps : upper bounds by name, SI, from stability limits; they only ever lower a declared cap
+    """
+
+    scale: Tensor
+    cap: Tensor
+    learnable: Tensor
+
+    def __init__(self, symbols: Sequence[Positive], caps: Mapping[str, float] | None = None) -> None:
+        super().__init__()
+        self.symbols = tuple(symbols)
+        scales, bounds, raws = [], [], []
+        for symbol in self.symbols:
+            cap = min(symbol.cap or math.inf, (caps or {}).get(symbol.name, math.inf))
+            if not cap > symbol.init:
+                unit = symbol.declared_unit
+                raise DeclarationError(
+                    f"Positive('{symbol.name}'): the initial value {from_si(symbol.init, unit):.4g~P} is not below its "
+                    f"cap {from_si(cap, unit):.4g~P}",
+                    do="start lower, use a coarser grid, or allow more sub-steps",
+                )
+            # softplus(r) = 1 at the start, so that every raw number lives on the same scale.
+            start = symbol.init if math.isinf(cap) else -cap * math.log1p(-symbol.init / cap)
+            scales.append(start)
+            bounds.append(cap)
+            raws.append(math.log(math.expm1(1.0)))
+        self.raw = nn.Parameter(torch.tensor(raws))
+        self.register_buffer("scale", torch.tensor(scales), persistent=False)
+        self.register_buffer("cap", torch.tensor(bounds), persistent=False)
+        mask = [symbol.learnable for symbol in self.symbols]
+        self.register_buffer("learnable", torch.tensor(mask, dtype=torch.bool), persistent=False)
+        self._all_learnable = all(mask)
+        self._any_cap = any(math.isfinite(bound) for bound in bounds)
+
+    def forward(self) -> Float[Tensor, " coefficient"]:
+        """Return the values in SI."""
+        raw = self.raw if self._all_learnable else torch.where(self.learnable, self.raw, self.raw.detach())
+        value = self.scale * softplus(raw)
+        if not self._any_cap:
+            return value
+        return torch.where(torch.isinf(self.cap), value, -self.cap * torch.expm1(-value / self.cap))
+
+    def in_units(self) -> dict[str, Any]:
+        """Return the values as quantities in the declared units."""
+        return {s.name: from_si(v, s.declared_unit) for s, v in zip(self.symbols, self._values(), strict=True)}
+
+    @torch.no_grad()
+    def assign(self, **values: float | Any) -> None:
+        """Set coefficients by name: quantities, or numbers in the declared unit."""
+        raw = self.raw.double().clone()
+        names = [s.name for s in self.symbols]
+        for name, given in values.items():
+            if name not in names:
+                raise UnknownNameError(f"no coefficient '{name}'", do=f"known: {', '.join(names)}")
+            index = names.index(name)
+            symbol = self.symbols[index]
+            number = float(given.to(symbol.declared_unit).magnitude) if hasattr(given, "to") else float(given)
+            value, cap = to_si(number, symbol.declared_unit), float(self.cap[index])
+            if not 0.0 < value < cap:
+                raise DeclarationError(
+                    f"`{name}` must lie between 0 and {from_si(cap, symbol.declared_unit):.4g~P}, not {number:g} "
+                    f"[{show(symbol.declared_unit)}]"
+                )
+            before_cap = value if math.isinf(cap) else -cap * math.log1p(-value / cap)
+            ratio = before_cap / float(self.scale[index])
+            # softplus inverse; expm1 overflows above 700, where softplus is the identity to double precision
+            raw[index] = ratio if ratio > 30.0 else math.log(math.expm1(ratio))
+        self.raw.copy_(raw)
+
+    def _values(self) -> list[float]:
+        with torch.no_grad():
+            return [float(v) for v in self.forward()]
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value:.4g~P}" for name, value in self.in_units().items())
+
+
+def weight_decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Return optimiser groups in which coefficients are not decayed.
+
+    Decay pulls a raw number to 0, that is every coefficient to 0.69 of its start: a prior nobody asked for.
+    """
+    skipped = {id(p) for m in model.modules() if isinstance(m, Coefficients) for p in m.parameters()}
+    decayed = [p for p in model.parameters() if id(p) not in skipped]
+    kept = [p for p in model.parameters() if id(p) in skipped]
+    return [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]

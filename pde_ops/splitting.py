@@ -1,0 +1,117 @@
+"""Take terms out of a system that an integrator treats in its own way: closed-form flows and transport."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .errors import DeclarationError
+from .expr import Call, Constant, Expr, Product, Sum
+from .flows import Flow
+from .symbols import Field
+
+__all__ = ["FlowTerm", "RotationTerm", "Transport", "take_flows", "take_transport"]
+
+Equations = Mapping[Field, Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTerm:
+    """A term of one field's equation with a closed-form update."""
+
+    field: Field
+    call: Call
+    flow: Flow
+
+
+@dataclass(frozen=True, slots=True)
+class RotationTerm:
+    """A pair of fields turning into each other: d first/dt = +rate·second, d second/dt = -rate·first."""
+
+    first: Field
+    second: Field
+    rate: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """Fields carried by one wind."""
+
+    fields: tuple[Field, ...]
+    u: Expr
+    v: Expr
+
+
+def take_flows(equations: Equations) -> tuple[dict[Field, Expr], list[FlowTerm | RotationTerm]]:
+    """Return the equations without the terms that have a closed-form update, and those terms."""
+    rest = {field: list(_terms(right)) for field, right in equations.items()}
+    taken: list[FlowTerm | RotationTerm] = []
+    for field, terms in rest.items():
+        for term in list(terms):
+            sign, call = _signed_call(term)
+            flow = call.operator.flow if call is not None else None
+            if call is None or flow is None:
+                continue
+            if isinstance(flow, Flow):
+                if sign == flow.sign and call.argument(flow.evolves) == field:
+                    terms.remove(term)
+                    taken.append(FlowTerm(field, call, flow))
+            elif sign > 0 and isinstance(partner := call.argument(flow.partner), Field) and partner in rest:
+                mirror = -call.rebuild(tuple(field if a == partner else a for a in call.arguments))
+                if mirror in rest[partner]:
+                    terms.remove(term)
+                    rest[partner].remove(mirror)
+                    taken.append(RotationTerm(field, partner, call.argument(flow.rate)))
+    return {field: _sum(terms, equations[field]) for field, terms in rest.items()}, taken
+
+
+def take_transport(equations: Equations) -> tuple[dict[Field, Expr], Transport]:
+    """Return the equations without their advection terms, and what they carried.
+
+    Raises
+    ------
+    DeclarationError
+        If nothing is advected, or the fields are advected by different winds.
+    """
+    rest: dict[Field, Expr] = {}
+    carried: dict[Field, tuple[Expr, Expr]] = {}
+    for field, right in equations.items():
+        kept = []
+        for term in _terms(right):
+            sign, call = _signed_call(term)
+            is_transport = call is not None and call.operator.wind is not None and call.operator.family == "advection"
+            if call is not None and is_transport and sign < 0 and call.arguments[0] == field:
+                assert call.operator.wind is not None
+                u, v = (call.argument(name) for name in call.operator.wind)
+                carried[field] = (u, v)
+            else:
+                kept.append(term)
+        rest[field] = _sum(kept, right)
+    winds = set(carried.values())
+    if len(winds) != 1:
+        found = "no field is advected" if not winds else f"{len(winds)} different winds advect"
+        raise DeclarationError(f"semi-Lagrangian transport needs one wind: {found}")
+    ((u, v),) = winds
+    return rest, Transport(tuple(carried), u, v)
+
+
+def _terms(right: Expr) -> tuple[Expr, ...]:
+    return right.terms if isinstance(right, Sum) else (right,)
+
+
+def _sum(terms: list[Expr], before: Expr) -> Expr:
+    if not terms:
+        return Constant(0.0, before.unit)
+    return terms[0] if len(terms) == 1 else Sum(tuple(terms))
+
+
+def _signed_call(term: Expr) -> tuple[float, Call | None]:
+    if isinstance(term, Call):
+        return 1.0, term
+    if isinstance(term, Product) and len(term.factors) == 2:
+        number, call = term.factors
+        if isinstance(number, Constant) and abs(number.value) == 1.0 and isinstance(call, Call):
+            return number.value, call
+    return 0.0, None
+
+

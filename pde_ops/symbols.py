@@ -1,0 +1,105 @@
+"""The named quantities of a system: fields that evolve, statics, closures, and learnable positives."""
+
+from __future__ import annotations
+
+import math
+
+from .errors import DeclarationError, UnitError
+from .expr import Expr
+from .units import Unit, coherent_unit, parse_unit, registry, show, to_si
+
+__all__ = ["Closure", "Field", "Positive", "Static", "Symbol"]
+
+
+class Symbol(Expr):
+    """A named leaf of an expression.
+
+    Parameters
+    ----------
+    name : identifier, unique within a system
+    unit : coherent SI, in pint's or CF's spelling
+    latex : how the documentation prints it; the name otherwise
+    """
+
+    __slots__ = ("label", "name")
+    role = "symbol"
+
+    def __init__(self, name: str, unit: str | Unit, *, latex: str | None = None) -> None:
+        if not name.isidentifier():
+            raise DeclarationError(f"{type(self).__name__}('{name}'): the name must be an identifier such as 'theta'")
+        self.name = name
+        self.label = latex or name
+        super().__init__(self._unit(unit), (self.role, name))
+
+    def _unit(self, unit: str | Unit) -> Unit:
+        return coherent_unit(unit, owner=f"{type(self).__name__}('{self.name}')")
+
+    def text(self) -> str:
+        return self.name
+
+    def latex(self) -> str:
+        return self.label
+
+
+class Field(Symbol):
+    """A quantity that evolves: one channel of the state, ``[batch, y, x]``."""
+
+    __slots__ = ()
+    role = "field"
+
+
+class Static(Symbol):
+    """A quantity fixed in time: supplied by the grid (``f``, ``lat``, ``dx``) or given to ``compile``."""
+
+    __slots__ = ()
+    role = "static"
+
+
+class Closure(Symbol):
+    """A quantity supplied at every call, for instance by a neural network: ``[batch, y, x]``."""
+
+    __slots__ = ()
+    role = "closure"
+
+
+class Positive(Symbol):
+    """A learnable coefficient that stays positive, declared and reported in any unit.
+
+    .. math:: c = c_0 \\, \\mathrm{softplus}(r), \\qquad r \\text{ learnable, } c(r_0) = \\mathtt{init}
+
+    Parameters
+    ----------
+    name, unit : as for every symbol, but any unit is allowed
+    init : value at the start, in ``unit``
+    cap : largest value it may reach, in ``unit``; stability limits given to ``compile`` may lower it
+    learnable : False keeps the value fixed
+    """
+
+    __slots__ = ("cap", "declared_unit", "init", "learnable")
+    role = "positive"
+
+    def __init__(
+        self,
+        name: str,
+        unit: str | Unit,
+        *,
+        init: float,
+        cap: float | None = None,
+        latex: str | None = None,
+        learnable: bool = True,
+    ) -> None:
+        self.declared_unit = parse_unit(unit)
+        self.learnable = learnable
+        super().__init__(name, unit, latex=latex)
+        if to_si(0.0, self.declared_unit) != 0.0:
+            raise UnitError(f"Positive('{name}'): [{show(self.declared_unit)}] has an offset; use a difference unit")
+        if not (math.isfinite(init) and init > 0.0):
+            raise DeclarationError(f"Positive('{name}'): `init` must be finite and above 0, not {init}")
+        if cap is not None and not cap > init:
+            raise DeclarationError(f"Positive('{name}'): `cap` {cap} must exceed `init` {init}")
+        self.init = to_si(init, self.declared_unit)
+        self.cap = None if cap is None else to_si(cap, self.declared_unit)
+
+    def _unit(self, unit: str | Unit) -> Unit:
+        # Any unit may be declared; the expression carries its coherent equivalent and the value is folded at compile.
+        return registry.Quantity(1.0, parse_unit(unit)).to_base_units().units

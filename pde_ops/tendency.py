@@ -1,0 +1,247 @@
+"""A compiled system: the module that computes tendencies, and the last place where a unit exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from .backends import Inputs, make_runner
+from .backends.eager import EagerRunner
+from .errors import DeclarationError, GridError, ShapeError
+from .expr import Call, Constant, Expr, replace, walk
+from .grid import ROW_STATICS, BoundGrid, Grid2D
+from .lowering import lower
+from .operator import operators
+from .parameters import Coefficients
+from .splitting import FlowTerm, RotationTerm, take_flows, take_transport
+from .stability import Limits
+from .symbols import Closure, Field, Static
+from .units import registry
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from .system import PDESystem
+
+__all__ = ["Tendency"]
+
+GRID_STATICS = (*ROW_STATICS, "rim_rate")
+
+
+class Tendency(nn.Module):
+    """Right-hand side of a system on a grid; made by :meth:`pde_ops.PDESystem.compile`.
+
+    Attributes
+    ----------
+    coefficients : the learnable positives
+    closure_names : what ``closures`` must hold at every call
+    limits : stability limits it was compiled with, or None
+    flows : closed-form terms that were taken out, for the splitting integrators
+    transport : advection that was taken out, for the semi-Lagrangian integrator
+    """
+
+    def __init__(
+        self,
+        system: PDESystem,
+        grid: Grid2D,
+        *,
+        backend: str,
+        limits: Limits | None,
+        exact_flows: bool,
+        semi_lagrangian: bool,
+        statics: Mapping[str, Tensor],
+    ) -> None:
+        super().__init__()
+        self.system, self.grid, self.limits, self.backend = system, grid, limits, backend
+        equations: dict[Field, Expr] = dict(system.equations)
+        self.flows: list[FlowTerm | RotationTerm] = []
+        if exact_flows:
+            equations, self.flows = take_flows(equations)
+        self.transport = None
+        if semi_lagrangian:
+            equations, self.transport = take_transport(equations)
+        rim = grid.boundary.rim is not None
+        if rim:
+            equations = {f: _nudged(f, right) for f, right in equations.items()}
+        if limits is not None:
+            equations = {f: _wind_limited(right, limits) for f, right in equations.items()}
+        self.fields = system.fields
+        self._closures = (*system.closures, *(_rim_target(f) for f in self.fields if rim))
+        self.coefficients = Coefficients(
+            system.coefficients, limits.caps(system.coefficients) if limits is not None else None
+        )
+        self.program = lower(list(equations.values()), self.fields, self._closures, system.coefficients)
+        self.runner = make_runner(backend, self.program, grid)
+        self._flow_runners = [EagerRunner(self._lower(_flow_arguments(term)), grid) for term in self.flows]
+        self._wind_runner = None
+        if self.transport is not None:
+            self._wind_runner = EagerRunner(self._lower([self.transport.u, self.transport.v]), grid)
+        self._masters = self._gather_statics(system, statics)
+        self._bind()
+
+    @property
+    def closure_names(self) -> tuple[str, ...]:
+        """Names that ``closures`` must hold."""
+        return tuple(c.name for c in self._closures)
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the channels of the state, in order."""
+        return tuple(f.name for f in self.fields)
+
+    def forward(
+        self, state: Float[Tensor, "batch field y x"], closures: Mapping[str, Tensor] | None = None
+    ) -> Float[Tensor, "batch field y x"]:
+        """Return the tendency of every field, in SI units per second."""
+        return self.runner.tendency(self.inputs(state, closures))
+
+    def advance(
+        self,
+        state: Float[Tensor, "batch field y x"],
+        closures: Mapping[str, Tensor] | None,
+        dt: float,
+        factor: Float[Tensor, " field"] | None = None,
+    ) -> Float[Tensor, "batch field y x"]:
+        """Return ``state + factor · dt · F(state)``, which a fused backend does in one pass."""
+        return self.runner.advance(self.inputs(state, closures), dt, factor)
+
+    def wind(self, state: Float[Tensor, "batch field y x"], closures: Mapping[str, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """Return the wind that carries the fields, for a system compiled with ``semi_lagrangian=True``."""
+        if self._wind_runner is None:
+            raise DeclarationError("this system was not compiled for semi-Lagrangian transport", do="compile with semi_lagrangian=True")
+        shape = state[:, 0].shape
+        u, v = self._wind_runner.evaluate(self.inputs(state, closures))
+        return torch.as_tensor(u).expand(shape), torch.as_tensor(v).expand(shape)
+
+    def apply_flow(self, index: int, state: Tensor, closures: Mapping[str, Tensor] | None, dt: float) -> Tensor:
+        """Return the state after the closed-form update of one flow over ``dt`` seconds."""
+        term, arguments = self.flows[index], self._flow_runners[index].evaluate(self.inputs(state, closures))
+        channels = list(state.unbind(1))
+        names = self.field_names
+        if isinstance(term, FlowTerm):
+            channels[names.index(term.field.name)] = term.flow.update(*arguments, dt=dt)
+        else:
+            first, second = names.index(term.first.name), names.index(term.second.name)
+            angle = torch.as_tensor(arguments[0], dtype=state.dtype, device=state.device) * dt
+            cosine, sine = angle.cos(), angle.sin()
+            a, b = channels[first], channels[second]
+            channels[first], channels[second] = a * cosine + b * sine, b * cosine - a * sine
+        return torch.stack(channels, dim=1)
+
+    def parameters_in_units(self) -> dict[str, Any]:
+        """Return the learnable coefficients as quantities in the units they were declared in."""
+        return self.coefficients.in_units()
+
+    def inputs(self, state: Tensor, closures: Mapping[str, Tensor] | None) -> Inputs:
+        """Check what came and bundle it for a runner."""
+        expected = (len(self.fields), self.grid.ny, self.grid.nx)
+        if state.ndim != 4 or tuple(state.shape[1:]) != expected:
+            raise ShapeError(
+                f"`state` must be [batch, {expected[0]}, {expected[1]}, {expected[2]}] for fields "
+                f"({', '.join(self.field_names)}), not {list(state.shape)}"
+            )
+        raw = self.coefficients.raw
+        if state.dtype != raw.dtype or state.device != raw.device:
+            raise ShapeError(
+                f"`state` is {state.dtype} on {state.device} but the compiled system is {raw.dtype} on {raw.device}",
+                do="move one of them with .to(…)",
+            )
+        return Inputs(state, self._ordered(state, closures or {}), self.coefficients(), self._statics(), self._bound_grid())
+
+    def _ordered(self, state: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        if set(given) != set(self.closure_names):
+            missing = sorted(set(self.closure_names) - set(given))
+            extra = sorted(set(given) - set(self.closure_names))
+            words = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(extra)}"] * bool(extra)
+            raise ShapeError(f"`closures` of '{self.system.name}': {'; '.join(words)}", do=f"pass exactly {list(self.closure_names)}")
+        shape = state[:, 0].shape
+        ordered = []
+        for name in self.closure_names:
+            try:
+                ordered.append(given[name].expand(shape))
+            except RuntimeError:
+                raise ShapeError(f"closure '{name}' must broadcast to {list(shape)}, not {list(given[name].shape)}") from None
+        return tuple(ordered)
+
+    def _lower(self, outputs: list[Expr]) -> Any:
+        return lower(outputs, self.fields, self._closures, self.system.coefficients)
+
+    def _gather_statics(self, system: PDESystem, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        grid, gathered = self.grid, {}
+        unknown = set(given) - {s.name for s in system.statics}
+        if unknown:
+            raise DeclarationError(f"no Static is called {', '.join(sorted(unknown))} in '{system.name}'")
+        for symbol in system.statics:
+            if symbol.name in given:
+                value = torch.as_tensor(given[symbol.name], dtype=torch.float64).cpu()
+                try:
+                    torch.broadcast_to(value, (grid.ny, grid.nx))
+                except RuntimeError:
+                    raise GridError(f"Static '{symbol.name}' must broadcast to [{grid.ny}, {grid.nx}], not {list(value.shape)}") from None
+                gathered[symbol.name] = value
+            elif symbol.name not in GRID_STATICS:
+                raise DeclarationError(
+                    f"Static '{symbol.name}' is not supplied by the grid",
+                    do=f"pass compile(grid, statics={{'{symbol.name}': array}}); the grid has {', '.join(GRID_STATICS)}",
+                )
+        return gathered
+
+    def _bind(self) -> None:
+        """Copy geometry and statics from their float64 originals to this module's dtype and device."""
+        raw = self.coefficients.raw
+        bound = self.grid.bind(raw.dtype, raw.device)
+        for name in GRID_STATICS:
+            self.register_buffer(f"grid_{name}", getattr(bound, name), persistent=False)
+        for name, master in self._masters.items():
+            self.register_buffer(f"static_{name}", master.to(dtype=raw.dtype, device=raw.device), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Tendency:
+        super()._apply(fn, recurse)
+        self._bind()  # from the originals: converting float32 buffers to float64 would keep float32 round-off
+        return self
+
+    def _statics(self) -> dict[str, Tensor]:
+        statics: dict[str, Tensor] = {name: getattr(self, f"grid_{name}") for name in GRID_STATICS}
+        statics.update({name: getattr(self, f"static_{name}") for name in self._masters})
+        return statics
+
+    def _bound_grid(self) -> BoundGrid:
+        grid = self.grid
+        tensors = {name: getattr(self, f"grid_{name}") for name in GRID_STATICS}
+        return BoundGrid(ny=grid.ny, nx=grid.nx, dy=grid.dy, boundary=grid.boundary, **tensors)
+
+    def extra_repr(self) -> str:
+        return f"{self.system.name}: {', '.join(self.field_names)} on {self.grid.ny} x {self.grid.nx}, backend={self.backend}"
+
+
+def _rim_target(field: Field) -> Closure:
+    return Closure(f"rim_{field.name}", field.unit, latex=rf"{field.latex()}^{{\mathrm{{rim}}}}")
+
+
+def _nudged(field: Field, right: Expr) -> Expr:
+    """Add Davies relaxation of the rim; where the rate is zero the term is zero."""
+    rate = Static("rim_rate", "1/s", latex=r"\alpha_{\mathrm{rim}}")
+    return right + rate * (_rim_target(field) - field)
+
+
+def _wind_limited(right: Expr, limits: Limits) -> Expr:
+    """Replace the advecting wind V of every call by V·min(1, U/|V|)."""
+    table: dict[Expr, Expr] = {}
+    for node in walk(right):
+        if isinstance(node, Call) and node.operator.wind is not None:
+            u, v = (node.argument(name) for name in node.operator.wind)
+            share = operators["speed_limit"](u, v, Constant(limits.max_wind, registry.meter / registry.second))
+            names = tuple(node.operator.inputs)
+            swapped = dict(zip(names, node.arguments, strict=True))
+            swapped[node.operator.wind[0]], swapped[node.operator.wind[1]] = u * share, v * share
+            table[node] = node.rebuild(tuple(swapped[name] for name in names))
+    return replace(right, table)
+
+
+def _flow_arguments(term: FlowTerm | RotationTerm) -> list[Expr]:
+    return list(term.call.arguments) if isinstance(term, FlowTerm) else [term.rate]
+
+
