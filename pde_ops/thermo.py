@@ -2,7 +2,7 @@ r"""Thermodynamics of moist air: potential temperature, humidity, saturation, de
 
 Every function takes and returns coherent SI (K, Pa, kg/kg; relative humidity as a fraction, 1 at saturation),
 works elementwise on tensors, floats and traced symbols alike, and keeps dtype and device. The formulas and
-constants are those of MetPy >= 1.7; agreement to 1e-10 is pinned in ``tests/pde_ops/test_thermo_vs_metpy.py``.
+constants are those of MetPy >= 1.7; ``tests/pde_ops/test_thermo_vs_metpy.py`` pins agreement to 1e-10.
 They hold, with finite derivatives, for 180-340 K, 300-1100 hPa and 0-120 % relative humidity. Nothing is
 clamped, but for the dew point of dry air: bounds belong to the caller, who knows what crossing them means.
 
@@ -43,7 +43,7 @@ _HEAT_POWER = (c_l - c_pv) / R_v  # exponent of Ambaum (2020), Eq. 13
 _LATENT_POWER = L_v0 / (R_v * T_triple)
 _BOLTON_SLOPE = 17.67  # Bolton (1980), Eq. 10
 _BOLTON_OFFSET = 243.5  # K, Bolton (1980), Eq. 10
-_DRIEST = 1e-10  # Pa; the driest air of the envelope, 180 K and 0.01 %, has 1e-6 Pa; float32 still divides by it
+_DRIEST = 1e-10  # Pa; air at 180 K and 0.01 % still has 1e-6 Pa, and float32 still divides by it
 
 
 def exner(pressure: A) -> A:
@@ -232,8 +232,8 @@ def saturation_humidity(temperature: A, pressure: A) -> A:
 
     Notes
     -----
-    ``e_s`` is `saturation_vapour_pressure`. Above the boiling point (``e_s >= p``) there is no saturated air and
-    the value means nothing.
+    ``e_s`` is `saturation_vapour_pressure`. Above the boiling point (``e_s >= p``) there is no saturated air
+    and the value means nothing.
     """
     return specific_humidity_from_vapour_pressure(saturation_vapour_pressure(temperature), pressure)
 
@@ -302,8 +302,8 @@ def dew_point(vapour_pressure: A) -> A:
     The inverse of `saturation_vapour_pressure_bolton` (rounded in Bolton 1980, Eq. 11), because MetPy's
     ``dewpoint`` is that too although its ``e_s`` is Ambaum's. Hence the dew point of air saturated by
     `saturation_vapour_pressure` is off its temperature, by up to 0.07 K between -35 and 35 degC and 0.2 K at
-    50 degC. Dry air has no dew point: below 1e-10 Pa the value at 1e-10 Pa (121 K) is returned, with derivative
-    0, where MetPy gives NaN.
+    50 degC. Dry air has no dew point: below 1e-10 Pa the value at 1e-10 Pa (121 K) is returned, with
+    derivative 0, where MetPy gives NaN.
     """
     s = log(maximum(vapour_pressure, _DRIEST) / e_s0)
     return T_zero_celsius + _BOLTON_OFFSET * s / (_BOLTON_SLOPE - s)
