@@ -1,1 +1,1 @@
-"""The `stationpde` command: parse, call one function of the libraries, print. It has no public Python path."""
+"""The `stationpde` command: parse, call one function of the libraries, print. No public Python path."""

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
 
-# A shared machine stalls for reasons that are not ours: no deadlines. CI repeats the same examples, a desk tries new ones.
+# A shared machine stalls for reasons that are not ours: no deadlines. Continuous integration repeats the same
+# examples, a desk tries new ones.
 settings.register_profile(
     "stationpde", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )

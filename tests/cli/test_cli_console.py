@@ -58,7 +58,11 @@ def test_quiet_keeps_results_and_drops_notes(capsys):
 def test_a_piped_table_has_one_unbroken_line_a_row(capsys):
     console.configure(Globals())
     console.table(["name", "what"], [["a", "x" * 300], ["long_name", "y"]])
-    assert capsys.readouterr().out.splitlines() == ["name       what", "a          " + "x" * 300, "long_name  y"]
+    assert capsys.readouterr().out.splitlines() == [
+        "name       what",
+        "a          " + "x" * 300,
+        "long_name  y",
+    ]
 
 
 def test_a_table_on_a_terminal_never_folds_its_first_column(monkeypatch):

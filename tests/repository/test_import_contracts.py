@@ -1,0 +1,56 @@
+"""The packages import each other along the arrow only, and the contracts notice when they do not."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("pde_ops", "fields", "stationpde", "cli")
+LINT = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+
+
+def lint(where: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", LINT, "--no-cache"], cwd=where, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    where = tmp_path_factory.mktemp("copy")
+    shutil.copy(ROOT / "pyproject.toml", where)
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, where / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return where
+
+
+def test_the_repository_keeps_its_import_contracts():
+    outcome = lint(ROOT)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "statement", "contract"),
+    [
+        ("pde_ops", "import fields", "imports follow"),
+        ("fields", "import pde_ops.units", "imports follow"),
+        ("stationpde", "import cli.main", "imports follow"),
+        ("pde_ops", "def late():\n    import pandas", "torch, numpy and pint alone"),
+        ("pde_ops", "import metpy.calc", "torch, numpy and pint alone"),
+        ("pde_ops", "import numba", "torch, numpy and pint alone"),
+        ("stationpde", "import typer", "only cli speaks typer"),
+    ],
+)
+def test_a_planted_violation_breaks_a_contract(copy, package, statement, contract):
+    planted = copy / package / "planted.py"
+    planted.write_text(statement + "\n")
+    try:
+        outcome = lint(copy)
+    finally:
+        planted.unlink()
+    assert outcome.returncode != 0
+    broken = [line for line in outcome.stdout.splitlines() if line.endswith("BROKEN")]
+    assert any(contract in line for line in broken), outcome.stdout
