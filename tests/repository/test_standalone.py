@@ -19,24 +19,25 @@ ALLOWED = {
     "flexcache", "flexparser", "platformdirs",
 }  # fmt: skip
 
-BLOCK = f"""
+BLOCK = f'''
 import sys
+from importlib.machinery import PathFinder
 
 ALLOWED = {sorted(ALLOWED)!r}
-refused = set()
 
 
-class OnlyAllowed:
-    def find_spec(self, name, path=None, target=None):
+class OnlyAllowed(PathFinder):
+    """Finds what is allowed; everything else looks as if it were not installed."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top in ALLOWED or top in sys.stdlib_module_names or top.startswith("_") or top == "__main__":
-            return None
-        refused.add(top)
-        raise ModuleNotFoundError(f"No module named {{name!r}} (refused)", name=name)
+        if top in ALLOWED or top in sys.stdlib_module_names or top.startswith("_sysconfigdata"):
+            return super().find_spec(name, path, target)
 
 
-sys.meta_path.insert(0, OnlyAllowed())
-"""
+sys.meta_path[sys.meta_path.index(PathFinder)] = OnlyAllowed
+'''
 
 MODEL = """
 import torch
@@ -47,7 +48,7 @@ from pde_ops.ops import advection, laplacian
 u, T = po.Field("u", "m/s"), po.Field("T", "K")
 kappa = po.Positive("kappa", "km**2/hour", init=36.0)
 system = po.PDESystem("heat", {u: kappa * laplacian(u), T: kappa * laplacian(T) - advection(T, u, u)})
-grid = po.Grid2D.uniform(8, 9, dx=1e4, dy=1e4, boundary="periodic")
+grid = po.Grid2D.plane(8, 9, dx=1e4, dy=1e4, boundary="periodic")
 for backend in BACKENDS:
     tendency = system.compile(grid, backend=backend)
     state = torch.rand(2, 2, 8, 9, requires_grad=True)
@@ -73,18 +74,36 @@ def test_a_model_runs_with_torch_numpy_and_pint_alone(backend, tmp_path):
 def test_the_block_really_blocks(package, tmp_path):
     outcome = run(f"{BLOCK}\nimport {package}", tmp_path)
     assert outcome.returncode != 0
-    assert "(refused)" in outcome.stderr
+    assert f"No module named '{package}'" in outcome.stderr
 
 
 @pytest.fixture(scope="module")
 def wheel_python(tmp_path_factory):
     """A Python that has the `pde-ops` wheel, and this environment's other packages but not this repository."""
     where = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(where), "packaging/pde-ops"]
+    build = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "-o",
+        str(where),
+        "packaging/pde-ops",
+    ]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     venv.create(where / "env", with_pip=False)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(where / "env")}))
-    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), *map(str, where.glob("*.whl"))]
+    install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(site),
+        *map(str, where.glob("*.whl")),
+    ]
     subprocess.run([sys.executable, *install], check=True, capture_output=True)
     # A path named in a .pth file is searched last, and the .pth files inside it are not followed.
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
