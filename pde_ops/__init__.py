@@ -32,6 +32,8 @@ from .symbols import Positive as Positive
 from .symbols import Static as Static
 from .system import PDESystem as PDESystem
 from .tendency import Tendency as Tendency
-from .units import registry as units
+from .units import registry
+
+unit_registry = registry
 
 __version__ = "0.1.0"

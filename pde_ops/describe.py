@@ -16,7 +16,8 @@ __all__ = ["citations", "to_latex", "to_markdown"]
 def to_latex(system: PDESystem) -> str:
     """Return the equations as an ``align`` environment."""
     lines = [
-        rf"  \frac{{\partial {field.latex()}}}{{\partial t}} &= {right.latex()}" for field, right in system.equations.items()
+        rf"  \frac{{\partial {field.latex()}}}{{\partial t}} &= {right.latex()}"
+        for field, right in system.equations.items()
     ]
     return "\\begin{align}\n" + " \\\\\n".join(lines) + "\n\\end{align}"
 

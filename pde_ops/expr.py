@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Constant", "Expr", "Product", "Quotient", "Sum", "as_expr", "walk"]
 
-Operand = Union["Expr", float, int, pint.Quantity]
+Operand = Union["Expr", float, int, "pint.Quantity[Any]"]
 
 
 class Expr:
@@ -129,7 +129,10 @@ class Sum(Expr):
     @classmethod
     def of(cls, left: Expr, right: Expr) -> Expr:
         """Add, flattening nested sums so that a sum is a list of terms."""
-        parts = (*(left.terms if isinstance(left, Sum) else (left,)), *(right.terms if isinstance(right, Sum) else (right,)))
+        parts = (
+            *(left.terms if isinstance(left, Sum) else (left,)),
+            *(right.terms if isinstance(right, Sum) else (right,)),
+        )
         if isinstance(right, Sum) and not same_dimension(left.unit, right.unit):
             raise UnitError(
                 f"cannot add [{show(right.unit)}] to [{show(left.unit)}]: {left.text()} + ({right.text()})",
@@ -148,7 +151,7 @@ class Sum(Expr):
         return _join(list(self.terms))
 
     def latex(self) -> str:
-        return _join([t for t in self.terms], latex=True)
+        return _join(list(self.terms), latex=True)
 
 
 class Product(Expr):
@@ -266,11 +269,12 @@ def as_expr(value: Operand) -> Expr:
         return value
     if isinstance(value, pint.Quantity):
         base = value.to_base_units()
-        return Constant(float(base.magnitude), base.units)
+        return Constant(float(base.magnitude), Unit(base.units))
     if isinstance(value, int | float):
         return Constant(float(value))
     raise DeclarationError(
-        f"cannot use {type(value).__name__} in an equation", do="use a Field, Static, Closure, Positive, number or quantity"
+        f"cannot use {type(value).__name__} in an equation",
+        do="use a Field, Static, Closure, Positive, number or quantity",
     )
 
 
@@ -304,7 +308,11 @@ def _join(terms: list[Expr], *, latex: bool = False) -> str:
     """Print a sum with minus signs where a term has a negative leading number."""
     printed = ""
     for term in terms:
-        piece = _wrapped(term, latex=latex) if printed and isinstance(term, Sum) else (term.latex() if latex else term.text())
+        piece = (
+            _wrapped(term, latex=latex)
+            if printed and isinstance(term, Sum)
+            else (term.latex() if latex else term.text())
+        )
         if not printed:
             printed = piece
         elif piece.startswith("-"):

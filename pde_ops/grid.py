@@ -91,7 +91,9 @@ class Grid2D:
         if step_lon < 0:
             raise GridError("longitudes must run west to east", do="flip the columns")
         if np.abs(rows).max() > MAX_LATITUDE:
-            raise GridError(f"latitude {np.abs(rows).max():.1f} is beyond {MAX_LATITUDE}", do="use a projected grid: Grid2D.plane")
+            raise GridError(
+                f"latitude {np.abs(rows).max():.1f} is beyond {MAX_LATITUDE}", do="use a projected grid: Grid2D.plane"
+            )
         phi = np.deg2rad(rows)
         return cls(
             ny=rows.size,
@@ -158,9 +160,7 @@ class Grid2D:
         return self._bound[key]
 
     def _tensors(self, dtype: torch.dtype, device: torch.device) -> BoundGrid:
-        rows = {
-            name: torch.tensor(getattr(self, name), dtype=dtype, device=device)[:, None] for name in ROW_STATICS
-        }
+        rows = {name: torch.tensor(getattr(self, name), dtype=dtype, device=device)[:, None] for name in ROW_STATICS}
         rim = torch.tensor(self.rim_rate(), dtype=dtype, device=device)
         return BoundGrid(ny=self.ny, nx=self.nx, dy=self.dy, boundary=self.boundary, rim_rate=rim, **rows)
 
@@ -171,5 +171,7 @@ def _even_step(values: NDArray[np.float64], name: str) -> float:
     steps = np.diff(values)
     # Coordinates are often stored as float32: 1e-3 of a step is far above their round-off and far below a slip.
     if np.abs(steps - steps.mean()).max() > 1e-3 * abs(steps.mean()) or steps.mean() == 0.0:
-        raise GridError(f"`{name}` must be evenly spaced; steps vary from {steps.min():.6g} to {steps.max():.6g} degrees")
+        raise GridError(
+            f"`{name}` must be evenly spaced; steps vary from {steps.min():.6g} to {steps.max():.6g} degrees"
+        )
     return float(steps.mean())

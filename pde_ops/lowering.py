@@ -133,7 +133,9 @@ class _Lowering:
             )
         if isinstance(symbol, Field):
             if symbol.name not in self.channel:
-                raise DeclarationError(f"field '{symbol.name}' has no equation", do="add one, or make it a Static or Closure")
+                raise DeclarationError(
+                    f"field '{symbol.name}' has no equation", do="add one, or make it a Static or Closure"
+                )
             return Node("field", index=self.channel[symbol.name], varies=True)
         table = self.symbols[type(symbol)]
         if symbol not in table:

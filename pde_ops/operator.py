@@ -194,7 +194,9 @@ def _check_declaration(record: Operator) -> None:
     for label, text in [*record.inputs.items(), ("output", record.output)]:
         unbound = set(signature(text).variables) - bound
         if unbound:
-            problems.append(f"`{label}` uses unit variable {', '.join(f'={v}' for v in sorted(unbound))} that no input binds")
+            problems.append(
+                f"`{label}` uses unit variable {', '.join(f'={v}' for v in sorted(unbound))} that no input binds"
+            )
     parameters = inspect.signature(record.body).parameters
     expected = [*record.inputs, "grid", *record.options]
     if list(parameters) != expected:

@@ -113,5 +113,3 @@ def _signed_call(term: Expr) -> tuple[float, Call | None]:
         if isinstance(number, Constant) and abs(number.value) == 1.0 and isinstance(call, Call):
             return number.value, call
     return 0.0, None
-
-

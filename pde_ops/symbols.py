@@ -28,7 +28,7 @@ class Symbol(Expr):
         if not name.isidentifier():
             raise DeclarationError(f"{type(self).__name__}('{name}'): the name must be an identifier such as 'theta'")
         self.name = name
-        self.label = latex or name
+        self.label = latex or _greek(name)
         super().__init__(self._unit(unit), (self.role, name))
 
     def _unit(self, unit: str | Unit) -> Unit:
@@ -102,4 +102,15 @@ class Positive(Symbol):
 
     def _unit(self, unit: str | Unit) -> Unit:
         # Any unit may be declared; the expression carries its coherent equivalent and the value is folded at compile.
-        return registry.Quantity(1.0, parse_unit(unit)).to_base_units().units
+        return Unit(registry.Quantity(1.0, parse_unit(unit)).to_base_units().units)
+
+
+_GREEK = frozenset(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega".split()
+)
+
+
+def _greek(name: str) -> str:
+    """LaTeX of a plain name: ``kappa_u`` becomes :math:`\\kappa_{u}`."""
+    stem, *indices = [rf"\{part}" if part.lower() in _GREEK else part for part in name.split("_") if part] or [name]
+    return f"{stem}_{{{','.join(indices)}}}" if indices else stem

@@ -78,7 +78,7 @@ class PDESystem:
             yield from (node for node in walk(right) if isinstance(node, Call))
 
     def _symbols(self) -> Iterator[Symbol]:
-        seen = {}
+        seen: dict[str, Symbol] = {}
         for right in self.equations.values():
             for node in walk(right):
                 if isinstance(node, Symbol):
@@ -103,7 +103,9 @@ class PDESystem:
                     f"system '{self.name}' has no term with '{target}'", do=f"it has: {', '.join(sorted(known))}"
                 )
         kept = {f: _drop(right, lambda term: bool(_names(term) & set(targets))) for f, right in self.equations.items()}
-        return PDESystem(f"{self.name} without {', '.join(targets)}", {f: e if e is not None else 0.0 for f, e in kept.items()})
+        return PDESystem(
+            f"{self.name} without {', '.join(targets)}", {f: e if e is not None else 0.0 for f, e in kept.items()}
+        )
 
     def to_latex(self) -> str:
         """The equations as a LaTeX ``align`` environment."""

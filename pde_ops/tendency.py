@@ -108,10 +108,14 @@ class Tendency(nn.Module):
         """Return ``state + factor · dt · F(state)``, which a fused backend does in one pass."""
         return self.runner.advance(self.inputs(state, closures), dt, factor)
 
-    def wind(self, state: Float[Tensor, "batch field y x"], closures: Mapping[str, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    def wind(
+        self, state: Float[Tensor, "batch field y x"], closures: Mapping[str, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the wind that carries the fields, for a system compiled with ``semi_lagrangian=True``."""
         if self._wind_runner is None:
-            raise DeclarationError("this system was not compiled for semi-Lagrangian transport", do="compile with semi_lagrangian=True")
+            raise DeclarationError(
+                "this system was not compiled for semi-Lagrangian transport", do="compile with semi_lagrangian=True"
+            )
         shape = state[:, 0].shape
         u, v = self._wind_runner.evaluate(self.inputs(state, closures))
         return torch.as_tensor(u).expand(shape), torch.as_tensor(v).expand(shape)
@@ -149,21 +153,27 @@ class Tendency(nn.Module):
                 f"`state` is {state.dtype} on {state.device} but the compiled system is {raw.dtype} on {raw.device}",
                 do="move one of them with .to(…)",
             )
-        return Inputs(state, self._ordered(state, closures or {}), self.coefficients(), self._statics(), self._bound_grid())
+        return Inputs(
+            state, self._ordered(state, closures or {}), self.coefficients(), self._statics(), self._bound_grid()
+        )
 
     def _ordered(self, state: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         if set(given) != set(self.closure_names):
             missing = sorted(set(self.closure_names) - set(given))
             extra = sorted(set(given) - set(self.closure_names))
             words = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(extra)}"] * bool(extra)
-            raise ShapeError(f"`closures` of '{self.system.name}': {'; '.join(words)}", do=f"pass exactly {list(self.closure_names)}")
+            raise ShapeError(
+                f"`closures` of '{self.system.name}': {'; '.join(words)}", do=f"pass exactly {list(self.closure_names)}"
+            )
         shape = state[:, 0].shape
         ordered = []
         for name in self.closure_names:
             try:
                 ordered.append(given[name].expand(shape))
             except RuntimeError:
-                raise ShapeError(f"closure '{name}' must broadcast to {list(shape)}, not {list(given[name].shape)}") from None
+                raise ShapeError(
+                    f"closure '{name}' must broadcast to {list(shape)}, not {list(given[name].shape)}"
+                ) from None
         return tuple(ordered)
 
     def _lower(self, outputs: list[Expr]) -> Any:
@@ -180,7 +190,9 @@ class Tendency(nn.Module):
                 try:
                     torch.broadcast_to(value, (grid.ny, grid.nx))
                 except RuntimeError:
-                    raise GridError(f"Static '{symbol.name}' must broadcast to [{grid.ny}, {grid.nx}], not {list(value.shape)}") from None
+                    raise GridError(
+                        f"Static '{symbol.name}' must broadcast to [{grid.ny}, {grid.nx}], not {list(value.shape)}"
+                    ) from None
                 gathered[symbol.name] = value
             elif symbol.name not in GRID_STATICS:
                 raise DeclarationError(
@@ -199,7 +211,7 @@ class Tendency(nn.Module):
             self.register_buffer(f"static_{name}", master.to(dtype=raw.dtype, device=raw.device), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Tendency:
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._bind()  # from the originals: converting float32 buffers to float64 would keep float32 round-off
         return self
 
@@ -243,5 +255,3 @@ def _wind_limited(right: Expr, limits: Limits) -> Expr:
 
 def _flow_arguments(term: FlowTerm | RotationTerm) -> list[Expr]:
     return list(term.call.arguments) if isinstance(term, FlowTerm) else [term.rate]
-
-

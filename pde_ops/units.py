@@ -34,7 +34,7 @@ def _application_registry() -> Any:
     MetPy installs a preprocessor of its own when it is imported; the two commute, because after the first there
     is no bare power left for the second. Hence either import order gives the same units.
     """
-    found = pint.get_application_registry()
+    found: Any = pint.get_application_registry()  # type: ignore[no-untyped-call]
     preprocessors = found.preprocessors
     if _cf_powers not in preprocessors:
         preprocessors.append(_cf_powers)
@@ -140,17 +140,17 @@ class UnitSignature:
         except (pint.DefinitionSyntaxError, TypeError, ValueError) as problem:
             raise UnitError(f"cannot read the unit signature [{text}]: {problem}") from None
         self.variables: dict[str, float] = {}
-        known = {}
+        known: dict[str, object] = {}
         for name, power in parts.items():
             if name.startswith("variable_"):
-                self.variables[name.removeprefix("variable_")] = power
+                self.variables[name.removeprefix("variable_")] = float(str(power))
             else:
                 known[name] = power
         self.fixed: Unit = coherent_unit(
             " * ".join(f"{name}**({power})" for name, power in known.items()) or "dimensionless",
             owner=f"signature '{text}'",
         )
-        if float(parts.scale) != 1.0:
+        if parts.scale != 1:
             raise UnitError(f"the unit signature [{text}] carries a number; signatures are pure units")
 
     @property
