@@ -9,10 +9,12 @@
 from . import ops as ops
 from . import stability as stability
 from . import stencils as stencils
+from . import units as units
 from .boundaries import Boundary as Boundary
 from .boundaries import Rim as Rim
 from .errors import BackendError as BackendError
 from .errors import DeclarationError as DeclarationError
+from .errors import DivergedError as DivergedError
 from .errors import GridError as GridError
 from .errors import PdeOpsError as PdeOpsError
 from .errors import ShapeError as ShapeError
@@ -21,6 +23,8 @@ from .errors import UnitError as UnitError
 from .flows import Flow as Flow
 from .flows import Rotation as Rotation
 from .grid import Grid2D as Grid2D
+from .integrators import integrate as integrate
+from .integrators import integrators as integrators
 from .operator import Operator as Operator
 from .operator import operator as operator
 from .operator import operators as operators
@@ -32,8 +36,7 @@ from .symbols import Positive as Positive
 from .symbols import Static as Static
 from .system import PDESystem as PDESystem
 from .tendency import Tendency as Tendency
-from .units import registry
 
-unit_registry = registry
+unit_registry = units.registry
 
 __version__ = "0.1.0"

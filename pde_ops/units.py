@@ -43,6 +43,9 @@ def _application_registry() -> Any:
 
 registry: Any = _application_registry()
 
+# pint's parser asserts on a dangling operator such as "m/"
+_UNREADABLE = (pint.UndefinedUnitError, pint.DefinitionSyntaxError, TypeError, ValueError, AssertionError)
+
 
 def parse_unit(text: str | Unit) -> Unit:
     """Read a unit, in pint's or CF's spelling.
@@ -54,12 +57,15 @@ def parse_unit(text: str | Unit) -> Unit:
     """
     if not isinstance(text, str):
         return text
+    spelling = "spell it as in 'm/s', 'm s-1' or 'kg/kg'"
+    if "=" in text:  # pint's tokenizer would skip it and read "==A" as ampere
+        raise UnitError(f"[{text}] is not a unit", do=spelling)
     try:
         unit = registry.parse_units(_cf_powers(text.strip()) or "dimensionless")
-    except (pint.UndefinedUnitError, pint.DefinitionSyntaxError, TypeError, ValueError) as problem:
-        raise UnitError(f"unknown unit [{text}]: {problem}", do="spell it as in 'm/s', 'm s-1' or 'kg/kg'") from None
+    except _UNREADABLE as problem:
+        raise UnitError(f"unknown unit [{text}]{f': {problem}' if str(problem) else ''}", do=spelling) from None
     if not isinstance(unit, pint.Unit):
-        raise UnitError(f"[{text}] is not a unit", do="spell it as in 'm/s', 'm s-1' or 'kg/kg'")
+        raise UnitError(f"[{text}] is not a unit", do=spelling)
     return unit
 
 
@@ -137,7 +143,7 @@ class UnitSignature:
         self.text = text
         try:
             parts = ParserHelper.from_string(_VARIABLE.sub(r"variable_\1", _cf_powers(text)) or "1")
-        except (pint.DefinitionSyntaxError, TypeError, ValueError) as problem:
+        except _UNREADABLE as problem:
             raise UnitError(f"cannot read the unit signature [{text}]: {problem}") from None
         self.variables: dict[str, float] = {}
         known: dict[str, object] = {}

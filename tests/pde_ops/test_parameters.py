@@ -1,0 +1,82 @@
+"""Positive coefficients: start, cap, units, gradients, weight decay."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pde_ops as po
+from pde_ops.errors import DeclarationError, UnknownNameError
+
+
+def _one(**options):
+    return po.Coefficients([po.Positive("kappa", "km**2/hour", init=36.0, **options)])
+
+
+@given(st.floats(1e-8, 1e8), st.sampled_from(["km**2/hour", "1/day", "m**2/s"]), st.booleans())
+def test_a_coefficient_starts_at_its_declared_value(init, unit, capped):
+    symbol = po.Positive("c", unit, init=init, cap=1.7 * init if capped else None)
+    # float32 softplus and expm1: a few of its 6e-8 ulp
+    assert po.Coefficients([symbol]).in_units()["c"].magnitude == pytest.approx(init, rel=1e-6)
+
+
+@given(st.floats(-1e3, 1e3))
+def test_it_stays_positive_below_its_cap_with_a_finite_gradient_at_any_raw_number(raw):
+    coefficients = _one(cap=72.0).double()
+    with torch.no_grad():
+        coefficients.raw.fill_(raw)
+    value = coefficients()
+    value.sum().backward()
+    assert torch.isfinite(coefficients.raw.grad).all()
+    assert 0.0 <= float(value.detach()[0]) <= 72.0 * 1e6 / 3600 * (1 + 1e-12)
+
+
+def test_the_gradient_does_not_jump_at_the_cap():
+    coefficients = _one(cap=40.0).double()
+    slopes = []
+    for raw in torch.linspace(0.5, 4.0, 8):
+        with torch.no_grad():
+            coefficients.raw.fill_(raw)
+        coefficients.raw.grad = None
+        coefficients().sum().backward()
+        slopes.append(float(coefficients.raw.grad))
+    assert all(s > 0 for s in slopes)
+
+
+def test_values_are_assigned_in_their_unit_or_as_quantities():
+    coefficients = _one(cap=72.0)
+    coefficients.assign(kappa=50.0)
+    assert coefficients.in_units()["kappa"].magnitude == pytest.approx(50.0, rel=1e-6)
+    coefficients.assign(kappa=po.unit_registry.Quantity(1e4, "m**2/s"))
+    assert coefficients.in_units()["kappa"].magnitude == pytest.approx(36.0, rel=1e-6)
+
+
+@pytest.mark.parametrize(("values", "error"), [({"kappa": 80.0}, DeclarationError), ({"kappa": -1.0}, DeclarationError), ({"cappa": 1.0}, UnknownNameError)])
+def test_assigning_beyond_the_cap_or_by_a_wrong_name_is_an_error(values, error):
+    with pytest.raises(error):
+        _one(cap=72.0).assign(**values)
+
+
+def test_a_cap_from_stability_below_the_start_is_refused_in_the_declared_unit():
+    with pytest.raises(DeclarationError, match=r"36 km²/h is not below its cap 7\.2 km²/h"):
+        po.Coefficients([po.Positive("kappa", "km**2/hour", init=36.0)], {"kappa": 2000.0})
+
+
+def test_a_fixed_coefficient_gets_no_gradient():
+    symbols = [po.Positive("a", "1/s", init=1.0, learnable=False), po.Positive("b", "1/s", init=1.0)]
+    coefficients = po.Coefficients(symbols)
+    coefficients().sum().backward()
+    assert coefficients.raw.grad[0] == 0.0
+    assert coefficients.raw.grad[1] > 0.0
+
+
+def test_weight_decay_skips_coefficients():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), _one())
+    decayed, kept = po.weight_decay_groups(model, 0.1)
+    assert kept["weight_decay"] == 0.0
+    assert [id(p) for p in kept["params"]] == [id(model[1].raw)]
+    assert len(decayed["params"]) == 2
+
+
+def test_the_state_dict_holds_raw_numbers_only():
+    assert list(_one().state_dict()) == ["raw"]
