@@ -76,3 +76,10 @@ class BackendError(PdeOpsError):
     """A backend cannot run this system here."""
 
     code = "SPDE-P007"
+
+
+class DivergedError(PdeOpsError):
+    """An integration left the finite numbers."""
+
+    code = "SPDE-P008"
+    exit_code = 6

@@ -108,11 +108,12 @@ class Coefficients(nn.Module):
 
 
 def weight_decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Return optimiser groups in which coefficients are not decayed.
+    """Return optimiser groups in which coefficients, and what a module lists as ``undecayed``, are not decayed.
 
     Decay pulls a raw number to 0, that is every coefficient to 0.69 of its start: a prior nobody asked for.
     """
     skipped = {id(p) for m in model.modules() if isinstance(m, Coefficients) for p in m.parameters()}
+    skipped |= {id(getattr(m, name)) for m in model.modules() for name in getattr(m, "undecayed", ())}
     decayed = [p for p in model.parameters() if id(p) not in skipped]
     kept = [p for p in model.parameters() if id(p) in skipped]
     return [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]
