@@ -268,8 +268,8 @@ def as_expr(value: Operand) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, pint.Quantity):
-        base = value.to_base_units()
-        return Constant(float(base.magnitude), Unit(base.units))
+        base: Any = value.to_base_units()
+        return Constant(float(base.magnitude), base.units)
     if isinstance(value, int | float):
         return Constant(float(value))
     raise DeclarationError(

@@ -102,7 +102,9 @@ class Positive(Symbol):
 
     def _unit(self, unit: str | Unit) -> Unit:
         # Any unit may be declared; the expression carries its coherent equivalent and the value is folded at compile.
-        return Unit(registry.Quantity(1.0, parse_unit(unit)).to_base_units().units)
+        # (Not `Unit(…)`: pint's bare class belongs to no registry and multiplies with none.)
+        coherent: Unit = registry.Quantity(1.0, parse_unit(unit)).to_base_units().units
+        return coherent
 
 
 _GREEK = frozenset(
