@@ -77,9 +77,7 @@ TWINS = {
     ),
     "saturation_vapour_pressure": lambda T, p, r: (saturation(T), ours(thermo.saturation_vapour_pressure, T)),
     "vapour_pressure": lambda T, p, r: (
-        mpcalc.vapor_pressure(
-            Pa(p), mpcalc.mixing_ratio_from_specific_humidity(one(humidity(T, p, r)))
-        ).m_as("Pa"),
+        mpcalc.vapor_pressure(Pa(p), mpcalc.mixing_ratio_from_specific_humidity(one(humidity(T, p, r)))).m_as("Pa"),
         ours(thermo.vapour_pressure, humidity(T, p, r), p),
     ),
     "specific_humidity_from_vapour_pressure": lambda T, p, r: (
@@ -104,15 +102,11 @@ TWINS = {
         ours(thermo.dew_point_from_relative_humidity, T, r),
     ),
     "virtual_temperature": lambda T, p, r: (
-        mpcalc.virtual_temperature(
-            K(T), mpcalc.mixing_ratio_from_specific_humidity(one(humidity(T, p, r)))
-        ).m_as("K"),
+        mpcalc.virtual_temperature(K(T), mpcalc.mixing_ratio_from_specific_humidity(one(humidity(T, p, r)))).m_as("K"),
         ours(thermo.virtual_temperature, T, humidity(T, p, r)),
     ),
     "air_density": lambda T, p, r: (
-        mpcalc.density(
-            Pa(p), K(T), mpcalc.mixing_ratio_from_specific_humidity(one(humidity(T, p, r)))
-        ).m_as("kg/m**3"),
+        mpcalc.density(Pa(p), K(T), mpcalc.mixing_ratio_from_specific_humidity(one(humidity(T, p, r)))).m_as("kg/m**3"),
         ours(thermo.air_density, T, p, humidity(T, p, r)),
     ),
     "mixing_ratio_from_specific_humidity": lambda T, p, r: (
