@@ -42,6 +42,8 @@ class Operator:
     domain : range of physically sensible values per argument, SI; tests and examples draw from it
     wind : the two arguments that advect, if any: stability limits clamp them
     flow : closed-form update over a time step, if the process has one
+    limit : what the scheme converges to on a fine mesh, written on the smooth functions of
+        :mod:`pde_ops.testing`: ``limit(*functions, space)``; the declared order is tested against it
     """
 
     name: str
@@ -58,6 +60,7 @@ class Operator:
     domain: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     wind: tuple[str, str] | None = None
     flow: Flow | Rotation | None = None
+    limit: Callable[..., Any] | None = None
 
     @property
     def summary(self) -> str:
@@ -153,6 +156,7 @@ def operator(
     domain: Mapping[str, tuple[float, float]] | None = None,
     wind: tuple[str, str] | None = None,
     flow: Flow | Rotation | None = None,
+    limit: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Declare and register an operator; see :class:`Operator` for what the arguments mean.
 
@@ -181,6 +185,7 @@ def operator(
             domain=dict(domain or {}),
             wind=wind,
             flow=flow,
+            limit=limit,
         )
         _check_declaration(record)
         return operators.add(name, record, owner=record.owner)

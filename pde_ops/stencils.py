@@ -15,7 +15,7 @@ from .boundaries import Axis, pad
 from .elementwise import where
 from .errors import GridError
 
-__all__ = ["Surroundings", "around", "ddx", "ddy", "face_mean", "second_x", "second_y", "upwind"]
+__all__ = ["Surroundings", "around", "ddx", "ddy", "face_lengths", "face_mean", "second_x", "second_y", "upwind"]
 
 
 class Surroundings(Protocol):
@@ -88,6 +88,17 @@ def second_x(n: Surroundings, a: Any, grid: Any, radius: int = 1) -> Any:
 def second_y(n: Surroundings, a: Any, grid: Any, radius: int = 1) -> Any:
     """Second difference northwards over ``±radius`` cells."""
     return (n[0, radius] - 2.0 * a + n[0, -radius]) / (radius * grid.dy) ** 2
+
+
+def face_lengths(grid: Any) -> tuple[Any, Any]:
+    """Lengths [m] of the northern and the southern face of a cell.
+
+    Meridians converge, so a flux in y passes through faces of different length. The mean of the two rows is
+    R cos(φ + Δφ/2) Δλ to second order, and one number for both cells that share the face: what leaves one enters
+    the other.
+    """
+    n = around(grid.dx, grid)
+    return face_mean(grid.dx, n[0, 1]), face_mean(grid.dx, n[0, -1])
 
 
 def face_mean(a: Any, neighbour: Any) -> Any:

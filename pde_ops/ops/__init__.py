@@ -1,4 +1,41 @@
-"""The operators: one physical process per file, each registered when this package is imported."""
+"""The operators: one process per file, each registered when this package is imported."""
 
-from . import advection as _advection
-from . import diffusion as _diffusion
+from .air import air_density as air_density
+from .air import exner as exner
+from .air import potential_temperature as potential_temperature
+from .air import temperature as temperature
+from .air import virtual_temperature as virtual_temperature
+from .drag import friction as friction
+from .drag import quadratic_drag as quadratic_drag
+from .gradients import gradient as gradient
+from .gradients import gradient_scale_x as gradient_scale_x
+from .gradients import gradient_scale_y as gradient_scale_y
+from .gradients import gradient_x as gradient_x
+from .gradients import gradient_y as gradient_y
+from .kinematics import divergence as divergence
+from .kinematics import vorticity as vorticity
+from .laplacians import laplacian as laplacian
+from .laplacians import laplacian4 as laplacian4
+from .laplacians import laplacian_scale as laplacian_scale
+from .mixing import diffusion as diffusion
+from .mixing import hyperdiffusion as hyperdiffusion
+from .moisture import condensation as condensation
+from .moisture import latent_heating as latent_heating
+from .moisture import relative_humidity as relative_humidity
+from .moisture import saturation_humidity as saturation_humidity
+from .moisture import saturation_vapour_pressure as saturation_vapour_pressure
+from .nudging import relaxation as relaxation
+from .pressure import pressure_gradient_x as pressure_gradient_x
+from .pressure import pressure_gradient_y as pressure_gradient_y
+from .rotation import coriolis as coriolis
+from .rotation import metric_x as metric_x
+from .rotation import metric_y as metric_y
+from .transport import advection as advection
+from .transport import advection_central2 as advection_central2
+from .transport import advection_central4 as advection_central4
+from .transport import advection_upwind1 as advection_upwind1
+from .transport import advection_upwind3 as advection_upwind3
+from .transport_flux import advection_flux as advection_flux
+from .transport_flux import advection_flux_central2 as advection_flux_central2
+from .wind import speed_limit as speed_limit
+from .wind import wind_speed as wind_speed
