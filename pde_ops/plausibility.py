@@ -88,10 +88,11 @@ def checked(owner: str, name: str, magnitude: Any, unit: Any) -> Floats:
     fault = _fault(values, kind)
     if fault is not None:
         worst, count, reason = fault
+        said, meant = numbers.flat[worst], values.flat[worst]
+        in_si = "" if said == meant else f" is {_number(meant, kind.unit)},"
         raise PlausibilityError(
-            f"{owner}: `{name}` cannot be {kind.words} in [{show(unit)}]: {reason} "
-            f"{numbers.flat[worst]:g} {show(unit)} is {values.flat[worst]:g} {_text(kind.unit)}, "
-            f"allowed {_allowed(kind)} ({count} of {values.size} values)",
+            f"{owner}: `{name}` cannot be {kind.words} in [{show(unit)}]: {reason} {_number(said, show(unit))}"
+            f"{in_si or ','} allowed {_allowed(kind)} ({count} of {values.size} values)",
             do=_advice(numbers, unit, kind),
         )
     return values
@@ -143,7 +144,11 @@ def _advice(numbers: Floats, declared: Any, kind: Kind) -> str:
 
 def _allowed(kind: Kind) -> str:
     floor = f", somewhere above {kind.peak:g}" if kind.peak else ""
-    return f"{kind.low:g} to {kind.high:g}{floor}"
+    return f"{kind.low:g} to {_number(kind.high, kind.unit)}{floor}"
+
+
+def _number(value: float, unit: str) -> str:
+    return f"{value:g}" if unit == "1" else f"{value:g} {unit}"
 
 
 def _text(spelling: str) -> str:

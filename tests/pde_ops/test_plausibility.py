@@ -37,7 +37,7 @@ def test_mislabelled_value_is_refused_and_the_likely_unit_named(name, value, dec
 
 def test_message_gives_worst_value_allowed_range_and_count():
     with pytest.raises(
-        PlausibilityError, match=r"101400 hPa is 1\.014e\+07 Pa, allowed 30000 to 110000 \(2 of 3 values\)"
+        PlausibilityError, match=r"101400 hPa is 1\.014e\+07 Pa, allowed 30000 to 110000 Pa \(2 of 3 values\)"
     ):
         checked("reader", "p", [101325.0, 101400.0, np.nan], "hPa")
 

@@ -95,7 +95,7 @@ def test_scalars_broadcast_and_missing_values_stay_missing():
     [
         ("p", Q(np.full(3, 101325.0), "hPa"), r"`p`.*101325 hPa.*look like \[Pa\]"),
         ("T", Q(np.full(3, 288.0), "degC"), r"`T`.*288 °C.*look like \[K\]"),
-        ("RH", Q(np.full(3, 55.0), ""), r"`RH`.*55 .*look like \[%\]"),
+        ("RH", Q(np.full(3, 55.0), ""), r"`RH`.*55,.*look like \[%\]"),
     ],
 )
 def test_mislabelled_unit_is_refused_naming_value_and_likely_unit(name, value, message):
