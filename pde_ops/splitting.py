@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .errors import DeclarationError
-from .expr import Call, Constant, Expr, Product, Sum
+from .expr import Call, Constant, Expr, Product, Sum, walk
 from .flows import Flow
 from .symbols import Field
 
@@ -71,28 +71,49 @@ def take_transport(equations: Equations) -> tuple[dict[Field, Expr], Transport]:
     Raises
     ------
     DeclarationError
-        If nothing is advected, or the fields are advected by different winds.
+        If nothing is advected, the fields are advected by different winds, or a transport term is not of the
+        form ``-advection(field, u, v)``: following the air gives V·∇a and nothing else, not the flux form.
     """
     rest: dict[Field, Expr] = {}
     carried: dict[Field, tuple[Expr, Expr]] = {}
     for field, right in equations.items():
         kept = []
         for term in _terms(right):
-            sign, call = _signed_call(term)
-            is_transport = call is not None and call.operator.wind is not None and call.operator.family == "advection"
-            if call is not None and is_transport and sign < 0 and call.arguments[0] == field:
-                assert call.operator.wind is not None
-                u, v = (call.argument(name) for name in call.operator.wind)
-                carried[field] = (u, v)
-            else:
+            wind = _carrying_wind(term, field)
+            if wind is None or field in carried:
                 kept.append(term)
+            else:
+                carried[field] = wind
         rest[field] = _sum(kept, right)
+        _refuse_leftover(field, rest[field])
     winds = set(carried.values())
     if len(winds) != 1:
         found = "no field is advected" if not winds else f"{len(winds)} different winds advect"
         raise DeclarationError(f"semi-Lagrangian transport needs one wind: {found}")
     ((u, v),) = winds
     return rest, Transport(tuple(carried), u, v)
+
+
+def _carrying_wind(term: Expr, field: Field) -> tuple[Expr, Expr] | None:
+    """The wind of a term ``-V·∇field``, else None."""
+    sign, call = _signed_call(term)
+    if call is None or call.operator.wind is None or call.operator.family != "advection":
+        return None
+    # A flux form ∇·(aV) does not leave a constant alone: it also dilutes where the wind diverges.
+    is_advective = call.operator.properties.get("annihilates") == "constants"
+    if sign >= 0.0 or not is_advective or call.arguments[0] != field:
+        return None
+    u, v = (call.argument(name) for name in call.operator.wind)
+    return u, v
+
+
+def _refuse_leftover(field: Field, right: Expr) -> None:
+    for node in walk(right):
+        if isinstance(node, Call) and node.operator.family == "advection":
+            raise DeclarationError(
+                f"semi-Lagrangian transport cannot take `{node.text()}` out of the equation of '{field.name}'",
+                do=f"write it once, as the term -advection({field.name}, u, v)",
+            )
 
 
 def _terms(right: Expr) -> tuple[Expr, ...]:
