@@ -66,7 +66,10 @@ class Integrator(nn.Module):
             raise StabilityError(
                 f"{self.name}: the time step must be finite and positive seconds, not {dt!r}", do="pass dt=1800.0"
             )
-        self.tendency = tendency
+        if handled:  # the enclosing integrator owns it: a parameter has one place in a state dict
+            self.__dict__["tendency"] = tendency
+        else:
+            self.tendency = tendency
         self.dt = float(dt)
         self._check_split(self.treats | handled)
         self._check_limits()
