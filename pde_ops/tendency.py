@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +24,7 @@ from .units import registry
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+    from numpy.typing import ArrayLike, NDArray
 
     from .system import PDESystem
 
@@ -52,7 +54,7 @@ class Tendency(nn.Module):
         limits: Limits | None,
         exact_flows: bool,
         semi_lagrangian: bool,
-        statics: Mapping[str, Tensor],
+        statics: Mapping[str, ArrayLike],
     ) -> None:
         super().__init__()
         self.system, self.grid, self.limits, self.backend = system, grid, limits, backend
@@ -118,7 +120,9 @@ class Tendency(nn.Module):
             )
         shape = state[:, 0].shape
         u, v = self._wind_runner.evaluate(self.inputs(state, closures))
-        return torch.as_tensor(u).expand(shape), torch.as_tensor(v).expand(shape)
+        # A constant wind arrives as a plain number.
+        u, v = (torch.as_tensor(part, dtype=state.dtype, device=state.device) for part in (u, v))
+        return u.expand(shape), v.expand(shape)
 
     def apply_flow(self, index: int, state: Tensor, closures: Mapping[str, Tensor] | None, dt: float) -> Tensor:
         """Return the state after the closed-form update of one flow over ``dt`` seconds."""
@@ -179,17 +183,17 @@ class Tendency(nn.Module):
     def _lower(self, outputs: list[Expr]) -> Any:
         return lower(outputs, self.fields, self._closures, self.system.coefficients)
 
-    def _gather_statics(self, system: PDESystem, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _gather_statics(self, system: PDESystem, given: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
         grid, gathered = self.grid, {}
         unknown = set(given) - {s.name for s in system.statics}
         if unknown:
             raise DeclarationError(f"no Static is called {', '.join(sorted(unknown))} in '{system.name}'")
         for symbol in system.statics:
             if symbol.name in given:
-                value = torch.as_tensor(given[symbol.name], dtype=torch.float64).cpu()
+                value = np.array(given[symbol.name], dtype=np.float64)
                 try:
-                    torch.broadcast_to(value, (grid.ny, grid.nx))
-                except RuntimeError:
+                    np.broadcast_to(value, (grid.ny, grid.nx))
+                except ValueError:
                     raise GridError(
                         f"Static '{symbol.name}' must broadcast to [{grid.ny}, {grid.nx}], not {list(value.shape)}"
                     ) from None
@@ -208,7 +212,8 @@ class Tendency(nn.Module):
         for name in GRID_STATICS:
             self.register_buffer(f"grid_{name}", getattr(bound, name), persistent=False)
         for name, master in self._masters.items():
-            self.register_buffer(f"static_{name}", master.to(dtype=raw.dtype, device=raw.device), persistent=False)
+            copy = torch.tensor(master, dtype=raw.dtype, device=raw.device)
+            self.register_buffer(f"static_{name}", copy, persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Tendency:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
