@@ -1,0 +1,392 @@
+"""Building a store beside its target: blocks in any order, each durable and journalled, then one rename.
+
+``x.zarr.tmp-<uuid>/`` holds ``data/`` (what becomes ``x.zarr``), ``journal/`` (one small file for each finished
+block) and ``owner.json``. The root metadata and the manifest are written last, so that nothing under construction
+opens as a store; after a kill the next writer of the same content goes on from the journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from . import atomic
+from .errors import FieldsError, LockedError, UsageError
+from .layout import Layout
+from .manifest import MANIFEST, Manifest, file_entry
+
+__all__ = ["BlockWriter", "Region", "StagedStore"]
+
+log = logging.getLogger(__name__)
+
+Region = Mapping[str, slice]
+
+
+def _key(region: Region, names: tuple[str, ...]) -> str:
+    spans = ",".join(f"{dim}={span.start}-{span.stop}" for dim, span in sorted(region.items()))
+    return hashlib.sha256(f"{spans};{','.join(sorted(names))}".encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockWriter:
+    """Writes aligned blocks into a staged store. Small and free of locks: it may be sent to other processes."""
+
+    folder: Path
+    layouts: Mapping[str, Layout]
+
+    @property
+    def data(self) -> Path:
+        """The store under construction."""
+        return self.folder / "data"
+
+    def write(self, block: xr.Dataset | Mapping[str, Any], region: Region) -> None:
+        """Write a block and journal it.
+
+        Parameters
+        ----------
+        block : a value for every streamed variable, or for some of them
+        region : for each dimension that the block does not span whole, a slice that starts and ends on a multiple
+            of the shard (or at the end of the array); see `StagedStore.blocks`
+        """
+        names = tuple(str(name) for name in (block.data_vars if isinstance(block, xr.Dataset) else block))
+        files: dict[str, tuple[int, str]] = {}
+        for name in names:
+            files.update(self._write_array(name, block[name], region))
+        entry = {
+            "region": {d: [int(s.start), int(s.stop)] for d, s in region.items()},
+            "names": list(names),
+            "files": files,
+        }
+        atomic.write_file(self.folder / "journal" / f"{_key(region, names)}.json", json.dumps(entry).encode())
+
+    def _write_array(self, name: str, values: Any, region: Region) -> dict[str, tuple[int, str]]:
+        import zarr
+
+        if name not in self.layouts:
+            raise UsageError(f"`{name}` is not a streamed variable of this store: {', '.join(self.layouts)}")
+        layout = self.layouts[name]
+        with zarr.config.set({"array.write_empty_chunks": True}):
+            array = zarr.open_array(store=self.data / name, mode="r+", zarr_format=3)
+            spans = _spans(layout, array.shape, region, name)
+            content = _in_order(values, layout.dims)
+            shape = tuple(span.stop - span.start for span in spans)
+            if content.shape != shape:
+                raise UsageError(f"block of `{name}` has shape {content.shape}, its region {shape}")
+            array[spans] = content.astype(array.dtype, copy=False)
+        files = {}
+        for key in _shard_keys(layout, spans):
+            path = self.data / name / key
+            atomic.fsync_file(path)
+            files[f"{name}/{key}"] = file_entry(path)
+        return files
+
+
+def _in_order(values: Any, dims: tuple[str, ...]) -> np.ndarray[Any, Any]:
+    if isinstance(values, xr.DataArray):
+        values = values.transpose(*dims)
+    return np.asarray(values)
+
+
+def _spans(layout: Layout, shape: tuple[int, ...], region: Region, name: str) -> tuple[slice, ...]:
+    spans = []
+    for dim, size, shard in zip(layout.dims, shape, layout.shards):
+        span = region.get(dim, slice(0, size))
+        start, stop = int(span.start or 0), int(size if span.stop is None else span.stop)
+        if start % shard or (stop % shard and stop != size) or not 0 <= start < stop <= size:
+            raise UsageError(
+                f"region {start}:{stop} of `{name}` along {dim} does not start and end on multiples of {shard} "
+                f"(or at the end, {size}); take regions from StagedStore.blocks()"
+            )
+        spans.append(slice(start, stop))
+    return tuple(spans)
+
+
+def _shard_keys(layout: Layout, spans: tuple[slice, ...]) -> Iterator[str]:
+    ranges = [range(s.start // n, -(-s.stop // n)) for s, n in zip(spans, layout.shards)]
+    for index in product(*ranges):
+        yield "/".join(["c", *map(str, index)])
+
+
+class StagedStore:
+    """A store under construction; made by `fields.store.create`, a context that commits when it ends well.
+
+    When the block ends with an error the journal is kept if ``keep`` was asked for and something was written;
+    otherwise everything is removed.
+    """
+
+    def __init__(
+        self, target: Path, folder: Path, layouts: Mapping[str, Layout], attrs: Mapping[str, Any], *,
+        kind: str, names: tuple[str, ...], replace: bool, keep: bool, lock: Any, resumed: bool,
+    ) -> None:  # fmt: skip
+        self.path = target
+        self.folder = folder
+        self.writer = BlockWriter(folder, layouts)
+        self.attrs = dict(attrs)
+        self.kind = kind
+        self.names = names
+        self.resumed = resumed
+        self._replace = replace
+        self._keep = keep
+        self._lock = lock
+        self._waiting: list[xr.Dataset] = []
+        self._waiting_rows = 0
+
+    # ---- writing --------------------------------------------------------------------------------------------
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """Chunks and shards of the streamed variables."""
+        return self.writer.layouts
+
+    def sizes(self) -> dict[str, int]:
+        """Present length of every dimension of the streamed variables."""
+        import zarr
+
+        found: dict[str, int] = {}
+        for name, layout in self.layouts.items():
+            array = zarr.open_array(store=self.writer.data / name, mode="r", zarr_format=3)
+            found.update(zip(layout.dims, array.shape))
+        return found
+
+    def blocks(self, *dims: str) -> list[dict[str, slice]]:
+        """Regions to write, aligned to shards, in order; along time unless other dimensions are named."""
+        sizes = self.sizes()
+        along = dims or ("time",)
+        steps = {d: max(x.shard_along(d) for x in self.layouts.values() if d in x.dims) for d in along}
+        cuts = [[slice(i, min(i + steps[d], sizes[d])) for i in range(0, sizes[d], steps[d])] for d in along]
+        return [dict(zip(along, spans)) for spans in product(*cuts)]
+
+    def is_done(self, region: Region, names: tuple[str, ...] | None = None) -> bool:
+        """Whether a block was finished, by this run or by one that was killed."""
+        wanted = tuple(self.layouts) if names is None else names
+        return (self.folder / "journal" / f"{_key(region, wanted)}.json").exists()
+
+    def pending(self, *dims: str) -> list[dict[str, slice]]:
+        """The blocks that are still to be written."""
+        return [region for region in self.blocks(*dims) if not self.is_done(region)]
+
+    def write(self, block: xr.Dataset | Mapping[str, Any], region: Region) -> None:
+        """Write one aligned block (see `BlockWriter.write`)."""
+        with atomic.machine_faults(self.path, self.bytes_needed()):
+            self.writer.write(block, region)
+
+    def append(self, block: xr.Dataset) -> None:
+        """Add steps at the end, in any portions; for a template whose time axis was empty."""
+        self._waiting.append(block)
+        self._waiting_rows += block.sizes["time"]
+        step = self._append_step()
+        if self._waiting_rows >= step:
+            whole = self._waiting_rows // step * step
+            joined = self._join()
+            self._append_rows(joined.isel(time=slice(0, whole)))
+            rest = joined.isel(time=slice(whole, None))
+            self._waiting = [rest] if rest.sizes["time"] else []
+            self._waiting_rows = rest.sizes["time"]
+
+    def appended(self) -> int:
+        """Steps that are durable; after a resume the reader skips that many."""
+        return self.sizes().get("time", 0)
+
+    def _join(self) -> xr.Dataset:
+        if len(self._waiting) == 1:
+            return self._waiting[0]
+        return xr.concat(
+            self._waiting, dim="time", data_vars="minimal", coords="minimal", compat="override", join="override"
+        )
+
+    def _append_step(self) -> int:
+        return max(layout.shard_along("time") for layout in self.layouts.values())
+
+    def _append_rows(self, block: xr.Dataset) -> None:
+        import zarr
+
+        from .store import encode_time
+
+        with atomic.machine_faults(self.path):
+            start = self.sizes().get("time", 0)
+            stop = start + block.sizes["time"]
+            for name, layout in self.layouts.items():
+                array = zarr.open_array(store=self.writer.data / name, mode="r+", zarr_format=3)
+                array.resize(tuple(stop if d == "time" else n for d, n in zip(layout.dims, array.shape)))
+            times = {"time": encode_time(block["time"].values)} if "time" in self.layouts else {}
+            self.writer.write({**{str(n): block[n] for n in block.data_vars}, **times}, {"time": slice(start, stop)})
+
+    def bytes_needed(self) -> int:
+        """Upper bound of what the streamed variables take on disk."""
+        import zarr
+
+        total = 0
+        for name in self.layouts:
+            array = zarr.open_array(store=self.writer.data / name, mode="r", zarr_format=3)
+            total += int(np.prod(array.shape)) * array.dtype.itemsize
+        return total
+
+    # ---- finishing ------------------------------------------------------------------------------------------
+
+    def commit(self) -> Path:
+        """Check that nothing is missing, write the manifest, make all durable and rename into place."""
+        if self._waiting_rows:
+            self._append_rows(self._join())
+            self._waiting, self._waiting_rows = [], 0
+        with atomic.machine_faults(self.path, self.bytes_needed()):
+            arrays, files = self._inventory()
+            _write_root(self.writer.data, self.attrs)
+            for meta in [self.writer.data / "zarr.json", *self.writer.data.glob("*/zarr.json")]:
+                files[meta.relative_to(self.writer.data).as_posix()] = file_entry(meta)
+            atomic.write_file(self.writer.data / MANIFEST, Manifest.build(self.kind, arrays, files).to_bytes())
+            atomic.fsync_tree(self.writer.data)
+            atomic.publish(self.writer.data, self.path, replace=self._replace)
+        self._remove()
+        return self.path
+
+    def _order(self) -> list[str]:
+        made = [p for p in self.writer.data.iterdir() if p.is_dir()]
+        ranked = {name: rank for rank, name in enumerate(self.names)}
+        return sorted((p.name for p in made), key=lambda name: (ranked.get(name, len(ranked)), name))
+
+    def _inventory(self) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[int, str]]]:
+        import zarr
+
+        journalled: dict[str, tuple[int, str]] = {}
+        for path in (self.folder / "journal").glob("*.json"):
+            entry = json.loads(path.read_bytes())
+            journalled.update({name: (int(e[0]), str(e[1])) for name, e in entry["files"].items()})
+        arrays: dict[str, dict[str, Any]] = {}
+        files: dict[str, tuple[int, str]] = {}
+        for position, name in enumerate(self._order()):
+            folder = self.writer.data / name
+            array = zarr.open_array(store=folder, mode="r", zarr_format=3)
+            shards = array.shards or array.chunks
+            layout = Layout(tuple(str(d) for d in array.metadata.dimension_names or ()), shards, shards)  # type: ignore[union-attr]
+            keys = list(_shard_keys(layout, tuple(slice(0, n) for n in array.shape)))
+            for key in keys:
+                inside = f"{name}/{key}"
+                if name in self.layouts and inside not in journalled:
+                    missing = sum(f"{name}/{k}" not in journalled for k in keys)
+                    raise UsageError(f"`{name}` is unfinished: {missing} of {len(keys)} blocks were never written")
+                files[inside] = journalled.get(inside) or file_entry(folder / key)
+            arrays[name] = {
+                "position": position,
+                "dims": list(layout.dims),
+                "shape": list(array.shape),
+                "dtype": str(array.dtype),
+                "chunks": list(array.chunks),
+                "shards": list(shards),
+                "units": str(array.attrs.get("units", "")),
+            }
+        return arrays, files
+
+    def abort(self) -> None:
+        """Give up and remove everything."""
+        self._remove()
+
+    def _remove(self) -> None:
+        self._release()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> StagedStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if problem is None:
+            try:
+                self.commit()
+            except (OSError, FieldsError):
+                self._leave()
+                raise
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Keep the finished blocks for the next attempt, if that was asked for and there are any."""
+        if self._keep and any((self.folder / "journal").glob("*.json")):
+            self._release()
+            log.info("kept the finished blocks of %s for the next attempt", self.path)
+        else:
+            self._remove()
+
+
+def _write_root(data: Path, attrs: Mapping[str, Any]) -> None:
+    import zarr
+
+    (data / "zarr.json").unlink(missing_ok=True)
+    with warnings.catch_warnings():
+        # Consolidated metadata is an extension of zarr 3; readers that do not know it lose nothing.
+        warnings.filterwarnings("ignore", category=UserWarning, module="zarr")
+        zarr.create_group(store=data, zarr_format=3, attributes=dict(attrs), overwrite=False)
+        zarr.consolidate_metadata(data, zarr_format=3)
+
+
+def take_lock(folder: Path) -> Any:
+    """The lock of a scratch folder, released by the system when its holder dies.
+
+    Raises
+    ------
+    LockedError
+        If its writer lives.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        who = atomic.read_json(folder / "owner.json") or {}
+        raise LockedError(
+            f"another process is writing it: pid {who.get('pid', '?')} on {who.get('host', '?')}",
+            where=str(folder),
+            do="wait for it to end, or choose another output",
+        ) from None
+    return lock
+
+
+def reopen(folder: Path, description: str) -> bool:
+    """Whether a scratch folder left by a killed writer holds the same content; mends what the kill tore."""
+    made = atomic.read_json(folder / "owner.json")
+    if not isinstance(made, dict) or made.get("description") != description:
+        return False
+    data = folder / "data"
+    for name in (MANIFEST, "zarr.json"):
+        (data / name).unlink(missing_ok=True)
+    for torn in folder.rglob("*.partial"):
+        torn.unlink(missing_ok=True)
+    for path in (folder / "journal").glob("*.json"):
+        entry = atomic.read_json(path)
+        intact = isinstance(entry, dict) and all(
+            (data / name).exists() and list(file_entry(data / name)) == list(kept)
+            for name, kept in entry["files"].items()
+        )
+        if not intact:
+            path.unlink()
+    return True
+
+
+def fresh(folder: Path, description: str) -> Any:
+    """Make a scratch folder, lock it and say who owns it."""
+    (folder / "journal").mkdir(parents=True)
+    (folder / "data").mkdir()
+    lock = take_lock(folder)
+    content = json.dumps({**atomic.owner(), "description": description}).encode()
+    atomic.write_file(folder / "owner.json", content)
+    os.utime(folder)
+    return lock
