@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
@@ -60,39 +61,44 @@ class Console:
 
     def text(self, message: str = "") -> None:
         """A result for people."""
-        print(message.translate(_SHOWN), file=self.people)
+        _write(message.translate(_SHOWN), self.people)
 
     def note(self, message: str) -> None:
         """Something on the way that `-q` silences."""
         if self.settings.verbosity >= 0:
-            print(message.translate(_SHOWN), file=sys.stderr)
+            _write(message.translate(_SHOWN), sys.stderr)
 
     def result(self, value: Mapping[str, Any]) -> None:
         """The one object of ``--json``; without it, nothing."""
         if self.settings.json:
             encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
-            print(json.dumps(_plain(value), indent=2, ensure_ascii=encoding != "utf8", allow_nan=False))
+            text = json.dumps(_plain(value), indent=2, ensure_ascii=encoding != "utf8", allow_nan=False)
+            _write(text, sys.stdout)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Rows under headings: fitted to a terminal, one unbroken line a row when piped."""
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], essential: int = 2) -> None:
+        """Rows under headings: all of it, one unbroken line a row, when piped; fitted to a terminal.
+
+        A terminal too narrow for everything shows the ``essential`` columns, and of the rest what has room.
+        """
         shown = [[cell.translate(_SHOWN) for cell in row] for row in rows]
-        if self.people.isatty():
-            self._fitted_table(columns, shown)
-            return
         widths = [max(map(len, cells)) for cells in zip(columns, *shown, strict=True)]
+        if self.people.isatty():
+            kept = _columns_that_fit(widths, essential)
+            self._fitted_table(columns[:kept], [row[:kept] for row in shown])
+            return
         for row in [list(columns), *shown]:
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            print(line.rstrip(), file=self.people)
+            _write(line.rstrip(), self.people)
 
     def _fitted_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.console import Console as RichConsole
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
         for index, column in enumerate(columns):
             # The first column is what one copies and types again: it is never folded.
-            table.add_column(column, no_wrap=index == 0, overflow="fold")
+            table.add_column(column, no_wrap=index == 0)
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         RichConsole(file=self.people).print(table)
@@ -103,13 +109,28 @@ class Console:
         if _wants_colour(sys.stderr):
             word, _, tail = first.partition(" ")
             first = f"\x1b[1;31m{word}\x1b[0m {tail}"
-        print("\n".join([first, *others]), file=sys.stderr)
+        _write("\n".join([first, *others]), sys.stderr)
 
     def traceback(self, problem: BaseException) -> None:
         """The traceback, for ``--debug``."""
         import traceback
 
-        print("".join(traceback.format_exception(problem)).translate(_SHOWN), file=sys.stderr, end="")
+        _write("".join(traceback.format_exception(problem)).rstrip().translate(_SHOWN), sys.stderr)
+
+
+def _columns_that_fit(widths: Sequence[int], essential: int) -> int:
+    room = shutil.get_terminal_size().columns
+    fits = [n for n in range(essential, len(widths) + 1) if sum(widths[:n]) + 2 * n <= room]
+    return max(fits, default=min(essential, len(widths)))
+
+
+def _write(text: str, stream: TextIO) -> None:
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough: the rest goes nowhere, and the command still ends as it would.
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _wants_colour(stream: TextIO) -> bool:

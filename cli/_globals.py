@@ -30,9 +30,7 @@ class Globals:
     verbosity: int = 0
 
 
-def take_globals(
-    arguments: Sequence[str], environment: Mapping[str, str] | None = None
-) -> tuple[Globals, list[str]]:
+def take_globals(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[Globals, list[str]]:
     """Split a command line into its global options and the rest.
 
     ``STATIONPDE_JSON``, ``STATIONPDE_DEBUG``, ``STATIONPDE_VERBOSE`` and ``STATIONPDE_QUIET`` set the same;

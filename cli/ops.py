@@ -25,10 +25,10 @@ def list_operators(
     from stationpde import catalogue
 
     found = catalogue.cards(pattern)
-    columns = ["name", "family", "units", "what it is", "backends", "owner"]
-    rows = [[c.name, c.family, c.signature, c.summary, ", ".join(c.backends), c.owner] for c in found]
+    columns = ["name", "units", "what it is", "family", "backends", "owner"]
+    rows = [[c.name, c.signature, c.summary, c.family, ", ".join(c.backends), c.owner] for c in found]
     if rows:
-        console.table(columns, rows)
+        console.table(columns, rows, essential=3)
     else:
         console.note(f"no operator matches '{pattern}'; `stationpde ops list` shows all")
     console.result({"operators": [c.to_json() for c in found]})

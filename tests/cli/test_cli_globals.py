@@ -25,9 +25,7 @@ def test_options_that_only_look_alike_are_left_alone():
     assert take_globals(["-", "-vq", "--jsonl", "-x"], {}) == (Globals(), ["-", "-vq", "--jsonl", "-x"])
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)]
-)
+@pytest.mark.parametrize(("value", "expected"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
 def test_the_environment_sets_the_same(value, expected):
     assert take_globals([], {"STATIONPDE_JSON": value})[0].json is expected
 

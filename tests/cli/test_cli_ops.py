@@ -1,0 +1,129 @@
+"""`stationpde ops` lists, shows and checks what is registered, and says what went wrong when it cannot."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import pde_ops as po
+from cli.main import app
+from pde_ops import testing as operator_testing
+
+
+def run(line: str):
+    return CliRunner().invoke(app, line.split())
+
+
+@pytest.fixture
+def leaky_operator():
+    """A third party's operator whose declaration promises what its body does not do."""
+
+    @po.operator(
+        "leaky",
+        inputs={"a": "=A"},
+        output="=A / s",
+        latex=r"{a}^2",
+        references=["nobody 1900, Eq. 0"],
+        properties={"linear_in": "a"},
+        domain={"a": (0.5, 2.0)},
+    )
+    def leaky(a, *, grid):
+        """Squares what it is given, and claims to be linear."""
+        return a * a
+
+    yield leaky
+    po.operators.remove("leaky")
+
+
+def test_list_names_every_operator_with_its_units():
+    found = json.loads(run("ops list --json").stdout)["operators"]
+    assert [c["name"] for c in found] == po.operators.list()
+    laplacian = next(c for c in found if c["name"] == "laplacian")
+    assert laplacian["signature"] == "(a: A) → A / m**2"
+    assert {"torch", "fused"} <= set(laplacian["backends"])
+
+
+def test_list_takes_a_wildcard():
+    result = run("ops list advection*")
+    names = [line.split()[0] for line in result.stdout.splitlines()[1:]]
+    assert names == po.operators.list("advection*")
+    assert "advection" in names
+
+
+def test_a_wildcard_that_matches_nothing_is_no_error_but_says_so():
+    result = run("ops list zzz*")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no operator matches 'zzz*'" in result.stderr
+
+
+def test_show_gives_equation_units_reference_and_source():
+    card = json.loads(run("ops show laplacian --json").stdout)
+    assert card["latex"] == po.operators["laplacian"].print_latex(["a"], po.operators["laplacian"].options)
+    assert card["references"] == list(po.operators["laplacian"].references)
+    assert card["source"].partition(":")[0] == po.operators["laplacian"].body.__code__.co_filename
+    text = run("ops show laplacian").stdout
+    assert "A / m**2" in text
+    assert card["references"][0] in text
+
+
+def test_show_writes_markdown():
+    page = run("ops show laplacian --markdown").stdout
+    assert page.startswith("# laplacian\n")
+    assert "| `a` | =A |" in page
+
+
+def test_an_unknown_name_suggests_the_nearest_and_exits_2():
+    result = run("ops show laplacien --json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"]["do"] == "did you mean 'laplacian'?"
+    assert result.stderr.startswith("error SPDE-P002: no operator 'laplacien'")
+
+
+def test_check_passes_on_a_sound_operator():
+    result = run("ops check laplacian friction --json")
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert (report["operators"], report["failed"]) == (2, [])
+    assert report["checks"] > 2
+
+
+def test_check_fails_with_exit_code_1_and_says_which_check(leaky_operator):
+    result = run("ops check leaky --json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert report["operators"] == 1
+    assert {f["operator"] for f in report["failed"]} == {"leaky"}
+    assert any("linear" in f["check"] for f in report["failed"])
+
+
+def test_check_takes_wildcards_and_counts_an_operator_once(monkeypatch):
+    seen = []
+    monkeypatch.setattr(operator_testing, "check_operator", lambda op: seen.append(op.name) or [])
+    result = run("ops check advection* advection laplacian")
+    assert result.exit_code == 0
+    assert seen == [*po.operators.list("advection*"), "laplacian"]
+
+
+def test_check_of_an_unknown_name_exits_2_before_anything_runs(monkeypatch):
+    monkeypatch.setattr(operator_testing, "check_operator", lambda op: pytest.fail("it ran"))
+    assert run("ops check laplacian nosuchthing").exit_code == 2
+
+
+def test_bench_gives_the_ratios_of_this_machine_under_their_name(monkeypatch):
+    from pde_ops import benchmarking
+
+    asked = {}
+    ratios = {"forward_vs_eager": {"32x32x48": 12.5}, "gradient_error": 1e-6}
+    monkeypatch.setattr(benchmarking, "pde_step_ratios", lambda **given: asked.update(given) or ratios)
+    result = run("ops bench --quick --json")
+    assert json.loads(result.stdout) == {"pde_step": ratios}
+    assert asked == {"quick": True}
+    assert "forward_vs_eager › 32x32x48" in result.stderr
+
+
+def test_an_operator_declared_elsewhere_is_listed_with_its_owner(leaky_operator):
+    card = json.loads(run("ops show leaky --json").stdout)
+    assert card["owner"] == __name__
+    grid = po.Grid2D.plane(3, 4, dx=1.0)
+    assert torch.equal(leaky_operator(torch.full((3, 4), 2.0), grid=grid), torch.full((3, 4), 4.0))
