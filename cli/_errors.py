@@ -67,8 +67,10 @@ def explain(problem: BaseException) -> Failure:
         return Failure("SPDE-X004", "interrupted", ExitCode.INTERRUPTED)
     if isinstance(problem, MemoryError):
         return Failure("SPDE-X003", "out of memory", ExitCode.RESOURCE, do="ask for less at once")
-    if isinstance(problem, ImportError):
-        return Failure("SPDE-X005", str(problem), ExitCode.RESOURCE, do="stationpde doctor")
+    if isinstance(problem, ModuleNotFoundError) and _top(problem) not in _OURS:
+        return Failure("SPDE-X005", str(problem), ExitCode.RESOURCE, do=f"pip install {_top(problem)}")
+    if isinstance(problem, ImportError) and not isinstance(problem, ModuleNotFoundError):
+        return Failure("SPDE-X005", str(problem), ExitCode.RESOURCE)
     if isinstance(problem, OSError) and problem.errno in _MACHINE_FAULTS:
         return Failure("SPDE-X002", str(problem), ExitCode.RESOURCE, do="choose a path with room and access")
     kind = type(problem).__name__
@@ -113,6 +115,7 @@ def report(failure: Failure, problem: BaseException | None = None) -> None:
     console.result({"error": {**about, "exit_code": int(failure.exit_code)}})
 
 
+_OURS = {"pde_ops", "fields", "stationpde", "cli"}
 _MACHINE_FAULTS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EMFILE}
 
 
@@ -121,6 +124,10 @@ def _usage(problem: typer.TyperException) -> Failure:
     path = context.command_path if context is not None else "stationpde"
     message = problem.format_message().rstrip(".")
     return Failure("SPDE-X001", message[:1].lower() + message[1:], ExitCode.USAGE, do=f"{path} --help")
+
+
+def _top(problem: ModuleNotFoundError) -> str:
+    return (problem.name or "").partition(".")[0]
 
 
 def _origin(problem: BaseException) -> str | None:

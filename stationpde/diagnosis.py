@@ -123,7 +123,7 @@ def _gradient(tendency: Any, state: Any) -> Any:
 def _plugins(problems: list[Problem]) -> dict[str, str]:
     import pde_ops
 
-    registries = {"pde_ops.operators": pde_ops.operators, "pde_ops.integrators": pde_ops.integrators}
+    registries: dict[str, Any] = {"pde_ops.operators": pde_ops.operators, "pde_ops.integrators": pde_ops.integrators}
     found = {}
     for group in _GROUPS:
         for point in entry_points(group=group):

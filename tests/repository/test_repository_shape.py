@@ -31,9 +31,7 @@ def test_tests_are_no_packages_and_have_names_of_their_own():
     # `tests/fields/__init__.py` would shadow the real `fields` in every import mode of pytest.
     tests = [p for p in SOURCES if p.is_relative_to(ROOT / "tests")]
     assert [p for p in tests if p.name == "__init__.py"] == []
-    assert [
-        n for n, count in Counter(p.name for p in tests if p.name != "conftest.py").items() if count > 1
-    ] == []
+    assert [n for n, count in Counter(p.name for p in tests if p.name != "conftest.py").items() if count > 1] == []
 
 
 def test_every_package_ships_its_types():

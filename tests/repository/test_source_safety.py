@@ -89,8 +89,6 @@ def test_a_planted_violation_is_found(planted):
     assert violations(planted)
 
 
-@pytest.mark.parametrize(
-    "innocent", ["model.eval()", "run(x, shell=False)", "np.load(x, allow_pickle=False)"]
-)
+@pytest.mark.parametrize("innocent", ["model.eval()", "run(x, shell=False)", "np.load(x, allow_pickle=False)"])
 def test_what_only_looks_alike_is_left_alone(innocent):
     assert violations(innocent) == []
