@@ -29,6 +29,10 @@ class Expr:
     __slots__ = ("_key", "unit")
     unit: Unit
 
+    def __init_subclass__(cls) -> None:
+        # Else pint would take the expression for a magnitude and `3 km/h * u` would be a quantity, not an expression.
+        pint.compat.upcast_type_map[f"{cls.__module__}.{cls.__qualname__}"] = cls  # type: ignore[index]
+
     def __init__(self, unit: Unit, key: tuple[Any, ...]) -> None:
         self.unit = unit
         self._key = key

@@ -12,7 +12,7 @@ from .symbols import Closure, Field, Positive, Static, Symbol
 from .units import registry, same_dimension, show
 
 if TYPE_CHECKING:
-    import torch
+    from numpy.typing import ArrayLike
 
     from .grid import Grid2D
     from .stability import Limits
@@ -127,7 +127,7 @@ class PDESystem:
         limits: Limits | None = None,
         exact_flows: bool = False,
         semi_lagrangian: bool = False,
-        statics: Mapping[str, torch.Tensor] | None = None,
+        statics: Mapping[str, ArrayLike] | None = None,
     ) -> Tendency:
         """Turn the equations into a module of plain float operations on a grid.
 

@@ -41,6 +41,7 @@ class Tendency(nn.Module):
     coefficients : the learnable positives
     closure_names : what ``closures`` must hold at every call
     limits : stability limits it was compiled with, or None
+    equations : what it computes: the system's, without what was taken out, with the rim and the limits added
     flows : closed-form terms that were taken out, for the splitting integrators
     transport : advection that was taken out, for the semi-Lagrangian integrator
     """
@@ -70,11 +71,11 @@ class Tendency(nn.Module):
             equations = {f: _nudged(f, right) for f, right in equations.items()}
         if limits is not None:
             equations = {f: _wind_limited(right, limits) for f, right in equations.items()}
+        self.equations = equations
         self.fields = system.fields
         self._closures = (*system.closures, *(_rim_target(f) for f in self.fields if rim))
-        self.coefficients = Coefficients(
-            system.coefficients, limits.caps(system.coefficients) if limits is not None else None
-        )
+        caps, floors = (limits.caps(equations), limits.floors(equations)) if limits is not None else (None, None)
+        self.coefficients = Coefficients(system.coefficients, caps, floors)
         self.program = lower(list(equations.values()), self.fields, self._closures, system.coefficients)
         self.runner = make_runner(backend, self.program, grid)
         self._flow_runners = [EagerRunner(self._lower(_flow_arguments(term)), grid) for term in self.flows]
@@ -190,7 +191,8 @@ class Tendency(nn.Module):
             raise DeclarationError(f"no Static is called {', '.join(sorted(unknown))} in '{system.name}'")
         for symbol in system.statics:
             if symbol.name in given:
-                value = np.array(given[symbol.name], dtype=np.float64)
+                array = given[symbol.name]
+                value = np.array(array.detach().cpu().numpy() if isinstance(array, Tensor) else array, np.float64)
                 try:
                     np.broadcast_to(value, (grid.ny, grid.nx))
                 except ValueError:

@@ -17,7 +17,7 @@ def test_adding_different_units_names_both_sides_and_the_expression():
 
 
 def test_subtracting_a_whole_sum_names_the_sum():
-    with pytest.raises(UnitError, match=r"cannot add .*T \+ "):
+    with pytest.raises(UnitError, match=r"cannot add \[m/s\] to \[K\]: T - \(u \+ v\)"):
         T - (u + v)
 
 
@@ -27,7 +27,9 @@ def test_the_offending_term_is_the_one_that_does_not_fit():
 
 
 def test_an_operator_names_itself_its_argument_and_the_mend():
-    with pytest.raises(UnitError, match=r"advection: `u` needs \[m/s\] but `T` has \[K\]; declare it as Field\('T', 'm/s'\)"):
+    with pytest.raises(
+        UnitError, match=r"advection: `u` needs \[m/s\] but `T` has \[K\]; declare it as Field\('T', 'm/s'\)"
+    ):
         advection(T, T, v)
 
 
@@ -73,7 +75,7 @@ def test_sums_flatten_so_that_terms_can_be_dropped():
 def test_walk_visits_children_first_and_replace_rebuilds():
     tree = kappa * laplacian(u + v)
     seen = list(walk(tree))
-    assert seen.index(u) < seen.index(u + v) < seen.index(tree)
+    assert [node.text() for node in seen] == ["kappa", "u", "v", "u + v", "∇²(u + v)", "kappa ∇²(u + v)"]
     assert replace(tree, {u: v}) == kappa * laplacian(v + v)
     with pytest.raises(UnitError):
         replace(advection(T, u, v), {u: T})
@@ -87,7 +89,11 @@ def test_an_expression_has_no_truth_value():
 @pytest.mark.parametrize(
     ("tree", "text", "latex"),
     [
-        (-laplacian(u) + kappa * laplacian(v), "-∇²u + kappa ∇²v", r"-\nabla^2 u + \kappa\,\nabla^2 v"),
+        (
+            -advection(u, u, v) + kappa * laplacian(v),
+            "-(u,v)·∇u + kappa ∇²v",
+            r"-(u,v)\cdot\nabla u + \kappa\,\nabla^2 v",
+        ),
         (u - v, "u - v", "u - v"),
         (laplacian(u + v), "∇²(u + v)", r"\nabla^2 \left(u + v\right)"),
         (u / v, "u/v", r"\frac{u}{v}"),

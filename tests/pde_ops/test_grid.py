@@ -88,7 +88,12 @@ def test_ghost_cells_by_kind_and_parity(kind, odd, expected):
     assert transposed[:, 2].tolist() == expected
 
 
-@given(st.sampled_from(["zero_gradient", "periodic", "reflecting"]), st.integers(1, 3), st.integers(-3, 3), st.integers(-3, 3))
+@given(
+    st.sampled_from(["zero_gradient", "periodic", "reflecting"]),
+    st.integers(1, 3),
+    st.integers(-3, 3),
+    st.integers(-3, 3),
+)
 def test_interior_shifts_do_not_depend_on_the_border(kind, extra, i, j):
     radius = max(abs(i), abs(j), extra)
     grid = po.Grid2D.plane(9, 10, dx=1.0, boundary=kind)

@@ -51,7 +51,10 @@ def test_values_are_assigned_in_their_unit_or_as_quantities():
     assert coefficients.in_units()["kappa"].magnitude == pytest.approx(36.0, rel=1e-6)
 
 
-@pytest.mark.parametrize(("values", "error"), [({"kappa": 80.0}, DeclarationError), ({"kappa": -1.0}, DeclarationError), ({"cappa": 1.0}, UnknownNameError)])
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [({"kappa": 80.0}, DeclarationError), ({"kappa": -1.0}, DeclarationError), ({"cappa": 1.0}, UnknownNameError)],
+)
 def test_assigning_beyond_the_cap_or_by_a_wrong_name_is_an_error(values, error):
     with pytest.raises(error):
         _one(cap=72.0).assign(**values)

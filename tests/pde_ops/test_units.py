@@ -19,7 +19,9 @@ def test_cf_and_pint_spellings_are_the_same_unit(cf, pint_spelling):
     assert parse_unit(cf) == parse_unit(pint_spelling)
 
 
-@pytest.mark.parametrize("order", ["import metpy.units; import pde_ops.units", "import pde_ops.units; import metpy.units"])
+@pytest.mark.parametrize(
+    "order", ["import metpy.units; import pde_ops.units", "import pde_ops.units; import metpy.units"]
+)
 def test_cf_spellings_work_in_either_import_order_with_metpy(order):
     code = (
         f"{order}\nfrom pde_ops.units import parse_unit\nfrom metpy.units import units\n"
@@ -35,7 +37,10 @@ def test_coherent_units_are_accepted_for_fields(unit):
     assert coherent_unit(unit, owner="x") == parse_unit(unit)
 
 
-@pytest.mark.parametrize(("unit", "instead"), [("hPa", "Pa"), ("degC", "K"), ("%", "1"), ("km/hour", "m/s"), ("degree", "rad"), ("degF", "K")])
+@pytest.mark.parametrize(
+    ("unit", "instead"),
+    [("hPa", "Pa"), ("degC", "K"), ("%", "1"), ("km/hour", "m/s"), ("degree", "rad"), ("degF", "K")],
+)
 def test_other_units_are_refused_with_the_si_unit_to_declare(unit, instead):
     with pytest.raises(UnitError, match=rf"not coherent SI; declare \[{instead}\]"):
         coherent_unit(unit, owner="Field('x')")
