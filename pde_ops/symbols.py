@@ -107,9 +107,12 @@ class Positive(Symbol):
         return coherent
 
 
-_GREEK = frozenset(
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega".split()
-)
+# fmt: off
+_GREEK = frozenset((
+    "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu",
+    "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega",
+))
+# fmt: on
 
 
 def _greek(name: str) -> str:

@@ -47,7 +47,8 @@ class PDESystem:
             return Constant(0.0, need)
         if not same_dimension(need, right.unit):
             raise UnitError(
-                f"d{field.name}/dt needs [{show(need)}] but the right-hand side has [{show(right.unit)}]: {right.text()}",
+                f"d{field.name}/dt needs [{show(need)}] but the right-hand side has "
+                f"[{show(right.unit)}]: {right.text()}",
                 do="check the coefficients in it",
             )
         return right

@@ -203,7 +203,8 @@ class Tendency(nn.Module):
             elif symbol.name not in GRID_STATICS:
                 raise DeclarationError(
                     f"Static '{symbol.name}' is not supplied by the grid",
-                    do=f"pass compile(grid, statics={{'{symbol.name}': array}}); the grid has {', '.join(GRID_STATICS)}",
+                    do=f"pass compile(grid, statics={{'{symbol.name}': array}}); "
+                    f"the grid has {', '.join(GRID_STATICS)}",
                 )
         return gathered
 
@@ -233,7 +234,8 @@ class Tendency(nn.Module):
         return BoundGrid(ny=grid.ny, nx=grid.nx, dy=grid.dy, boundary=grid.boundary, **tensors)
 
     def extra_repr(self) -> str:
-        return f"{self.system.name}: {', '.join(self.field_names)} on {self.grid.ny} x {self.grid.nx}, backend={self.backend}"
+        size = f"{self.grid.ny} x {self.grid.nx}"
+        return f"{self.system.name}: {', '.join(self.field_names)} on {size}, backend={self.backend}"
 
 
 def _rim_target(field: Field) -> Closure:
