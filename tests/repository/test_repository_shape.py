@@ -8,6 +8,8 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import fields
 import pde_ops
 import stationpde
@@ -84,6 +86,20 @@ def test_a_foreign_package_called_fields_is_refused_with_the_mend(tmp_path):
     assert outcome.returncode != 0
     assert "is not StationPDE's" in outcome.stderr
     assert "pip uninstall fields" in outcome.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("arguments", [["--strict", "pde_ops"], []])
+def test_mypy_finds_nothing(arguments, tmp_path):
+    outcome = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stdout
 
 
 def test_ruff_finds_nothing():
