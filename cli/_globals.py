@@ -44,10 +44,9 @@ def take_globals(arguments: Sequence[str], environment: Mapping[str, str] | None
     for word in arguments[:end]:
         if word in ("--json", "--debug"):
             switches.add(word[2:])
-        elif word == "--verbose" or _repeats(word, "v"):
-            verbosity = max(verbosity, 0) + (1 if word == "--verbose" else len(word) - 1)
-        elif word == "--quiet" or _repeats(word, "q"):
-            verbosity = -1
+        elif letters := _letters(word):
+            for letter in letters:
+                verbosity = -1 if letter == "q" else max(verbosity, 0) + 1
         else:
             rest.append(word)
     settings = Globals(json="json" in switches, debug="debug" in switches, verbosity=min(verbosity, 2))
@@ -58,5 +57,8 @@ def _is_set(environment: Mapping[str, str], name: str) -> bool:
     return environment.get(f"STATIONPDE_{name.upper()}", "").lower() not in ("", "0", "false", "no", "off")
 
 
-def _repeats(word: str, letter: str) -> bool:
-    return len(word) > 1 and word[0] == "-" and set(word[1:]) == {letter}
+def _letters(word: str) -> str:
+    """The switches in ``-v``, ``-vv``, ``-q``, ``--verbose`` or ``--quiet``; empty for any other word."""
+    if word in ("--verbose", "--quiet"):
+        return word[2]
+    return word[1:] if word.startswith("-") and not set(word[1:]) - {"v", "q"} else ""

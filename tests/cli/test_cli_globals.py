@@ -11,7 +11,8 @@ def test_json_may_stand_anywhere(line):
 
 
 @pytest.mark.parametrize(
-    ("line", "verbosity"), [("", 0), ("-v", 1), ("-vv", 2), ("-v --verbose", 2), ("-vvvv", 2), ("-q", -1)]
+    ("line", "verbosity"),
+    [("", 0), ("-v", 1), ("-vv", 2), ("-v --verbose", 2), ("-vvvv", 2), ("-q", -1), ("--quiet", -1), ("-qv", 1)],
 )
 def test_verbosity_counts_and_saturates(line, verbosity):
     assert take_globals([*line.split(), "doctor"], {})[0].verbosity == verbosity
@@ -22,7 +23,7 @@ def test_words_after_the_double_dash_are_left_alone():
 
 
 def test_options_that_only_look_alike_are_left_alone():
-    assert take_globals(["-", "-vq", "--jsonl", "-x"], {}) == (Globals(), ["-", "-vq", "--jsonl", "-x"])
+    assert take_globals(["-", "-vx", "--jsonl", "-x"], {}) == (Globals(), ["-", "-vx", "--jsonl", "-x"])
 
 
 @pytest.mark.parametrize(("value", "expected"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
