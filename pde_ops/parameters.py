@@ -23,27 +23,36 @@ __all__ = ["Coefficients", "weight_decay_groups"]
 class Coefficients(nn.Module):
     r"""Positive coefficients of a system, in SI, as one vector.
 
-    .. math:: c = C\,(1 - e^{-s/C}), \qquad s = s_0 \,\mathrm{softplus}(r)
+    .. math:: c = F + (C - F)\left(1 - e^{-s/(C - F)}\right), \qquad s = s_0 \,\mathrm{softplus}(r)
 
-    with :math:`r` learnable, :math:`s_0` a fixed scale and :math:`C` the cap. Far below the cap :math:`c = s`; near it
-    the gradient fades but never jumps, which a hard clamp would do. Without a cap :math:`C = \infty`.
+    with :math:`r` learnable, :math:`s_0` a fixed scale, :math:`C` the cap and :math:`F` the floor. Far below the cap
+    :math:`c = F + s`; near it the gradient fades but never jumps, which a hard clamp would do. Without bounds
+    :math:`C = \infty` and :math:`F = 0`.
 
     Parameters
     ----------
     symbols : the declared coefficients, in program order
     caps : upper bounds by name, SI, from stability limits; they only ever lower a declared cap
+    floors : lower bounds by name, SI, from stability limits
     """
 
     scale: Tensor
     cap: Tensor
+    floor: Tensor
     learnable: Tensor
 
-    def __init__(self, symbols: Sequence[Positive], caps: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        symbols: Sequence[Positive],
+        caps: Mapping[str, float] | None = None,
+        floors: Mapping[str, float] | None = None,
+    ) -> None:
         super().__init__()
         self.symbols = tuple(symbols)
-        scales, bounds, raws = [], [], []
+        scales, bounds, lows, raws = [], [], [], []
         for symbol in self.symbols:
             cap = min(symbol.cap or math.inf, (caps or {}).get(symbol.name, math.inf))
+            floor = (floors or {}).get(symbol.name, 0.0)
             if not cap > symbol.init:
                 unit = symbol.declared_unit
                 raise DeclarationError(
@@ -51,26 +60,36 @@ class Coefficients(nn.Module):
                     f"cap {from_si(cap, unit):.4g~P}",
                     do="start lower, use a coarser grid, or allow more sub-steps",
                 )
+            if not symbol.init > floor:
+                unit = symbol.declared_unit
+                raise DeclarationError(
+                    f"Positive('{symbol.name}'): the initial value {from_si(symbol.init, unit):.4g~P} is not above the "
+                    f"{from_si(floor, unit):.4g~P} that keep a turning wind from growing",
+                    do="start higher, or compile with exact_flows=True and take integrators['strang']",
+                )
             # softplus(r) = 1 at the start, so that every raw number lives on the same scale.
-            start = symbol.init if math.isinf(cap) else -cap * math.log1p(-symbol.init / cap)
-            scales.append(start)
+            scales.append(_before_cap(symbol.init - floor, cap - floor))
             bounds.append(cap)
+            lows.append(floor)
             raws.append(math.log(math.expm1(1.0)))
         self.raw = nn.Parameter(torch.tensor(raws))
         self.register_buffer("scale", torch.tensor(scales), persistent=False)
         self.register_buffer("cap", torch.tensor(bounds), persistent=False)
+        self.register_buffer("floor", torch.tensor(lows), persistent=False)
         mask = [symbol.learnable for symbol in self.symbols]
         self.register_buffer("learnable", torch.tensor(mask, dtype=torch.bool), persistent=False)
         self._all_learnable = all(mask)
         self._any_cap = any(math.isfinite(bound) for bound in bounds)
+        self._any_floor = any(low > 0.0 for low in lows)
 
     def forward(self) -> Float[Tensor, " coefficient"]:
         """Return the values in SI."""
         raw = self.raw if self._all_learnable else torch.where(self.learnable, self.raw, self.raw.detach())
         value = self.scale * softplus(raw)
-        if not self._any_cap:
-            return value
-        return torch.where(torch.isinf(self.cap), value, -self.cap * torch.expm1(-value / self.cap))
+        if self._any_cap:
+            span = self.cap - self.floor
+            value = torch.where(torch.isinf(span), value, -span * torch.expm1(-value / span))
+        return self.floor + value if self._any_floor else value
 
     def in_units(self) -> dict[str, Any]:
         """Return the values as quantities in the declared units."""
@@ -87,14 +106,14 @@ class Coefficients(nn.Module):
             index = names.index(name)
             symbol = self.symbols[index]
             number = float(given.to(symbol.declared_unit).magnitude) if hasattr(given, "to") else float(given)
-            value, cap = to_si(number, symbol.declared_unit), float(self.cap[index])
-            if not 0.0 < value < cap:
+            value, cap, floor = to_si(number, symbol.declared_unit), float(self.cap[index]), float(self.floor[index])
+            if not floor < value < cap:
+                low, high = (from_si(bound, symbol.declared_unit) for bound in (floor, cap))
                 raise DeclarationError(
-                    f"`{name}` must lie between 0 and {from_si(cap, symbol.declared_unit):.4g~P}, not {number:g} "
+                    f"`{name}` must lie between {low:.4g~P} and {high:.4g~P}, not {number:g} "
                     f"[{show(symbol.declared_unit)}]"
                 )
-            before_cap = value if math.isinf(cap) else -cap * math.log1p(-value / cap)
-            ratio = before_cap / float(self.scale[index])
+            ratio = _before_cap(value - floor, cap - floor) / float(self.scale[index])
             # softplus inverse; expm1 overflows above 700, where softplus is the identity to double precision
             raw[index] = ratio if ratio > 30.0 else math.log(math.expm1(ratio))
         self.raw.copy_(raw)
@@ -105,6 +124,11 @@ class Coefficients(nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value:.4g~P}" for name, value in self.in_units().items())
+
+
+def _before_cap(value: float, cap: float) -> float:
+    """What the smooth cap turns into ``value``."""
+    return value if math.isinf(cap) else -cap * math.log1p(-value / cap)
 
 
 def weight_decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

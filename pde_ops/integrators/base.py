@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..errors import DeclarationError, StabilityError
 from ..registry import Registry
 from ..splitting import take_flows
+from ..stability import transport_growth, transports
 from ..tendency import Tendency
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Integrator(nn.Module):
     ----------
     order : temporal order of accuracy, as the tests observe it
     treats : what it does beside the tendency: closed-form ``"flows"``, semi-Lagrangian ``"transport"``
+    polynomial : its stability polynomial, constant first, if it is one explicit scheme
     batch_independent : whether a sample's result is its own alone
     undecayed : names of parameters that weight decay must leave alone
     """
@@ -50,6 +52,7 @@ class Integrator(nn.Module):
     name: ClassVar[str] = ""
     order: ClassVar[int] = 0
     treats: ClassVar[frozenset[str]] = frozenset()
+    polynomial: ClassVar[tuple[float, ...] | None] = None
     batch_independent: bool = True
     undecayed: ClassVar[tuple[str, ...]] = ()
     tendency: Tendency
@@ -120,6 +123,18 @@ class Integrator(nn.Module):
                 f"({limits.dt:g} s in {limits.substeps} sub-steps)",
                 do=f"pass dt={self.longest_step:g}, or sub-step: integrators['range_scaled_euler'](…, rule='none')",
             )
+        if limits is not None and self.polynomial is not None:
+            self._check_transport(self.polynomial)
+
+    def _check_transport(self, polynomial: tuple[float, ...]) -> None:
+        """Limits promise stability up to a Courant number of 1: the scheme must keep that for what advects here."""
+        for operator in transports(self.tendency):
+            factor = transport_growth(operator, polynomial)
+            if factor > 1.0 + 1e-6:  # round-off of a Fourier transform is not growth
+                raise StabilityError(
+                    f"{self.name}: a step within the limits lets `{operator.name}` grow up to x {factor:.3g}",
+                    do="take 'ssprk3' or 'rk4', use advection_upwind1, or compile without limits at your own risk",
+                )
 
     def extra_repr(self) -> str:
         return f"dt={self.dt:g} s, order {self.order}"

@@ -24,6 +24,7 @@ class Euler(Integrator):
     """
 
     order = 1
+    polynomial = (1.0, 1.0)
 
     def forward(self, state: Tensor, closures: Closures | None = None) -> Tensor:
         return self.tendency.advance(state, closures, self.dt)

@@ -24,6 +24,7 @@ class Heun(Integrator):
     """
 
     order = 2
+    polynomial = (1.0, 1.0, 1.0 / 2.0)
 
     def forward(self, state: Tensor, closures: Closures | None = None) -> Tensor:
         first = self.tendency.advance(state, closures, self.dt)

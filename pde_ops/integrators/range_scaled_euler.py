@@ -47,6 +47,7 @@ class RangeScaledEuler(Integrator):
     """
 
     order = 1
+    polynomial = (1.0, 1.0)
     undecayed = ("gamma",)  # decay would pull it to 0, that is switch the physics off
 
     def __init__(

@@ -25,6 +25,7 @@ class RK4(Integrator):
     """
 
     order = 4
+    polynomial = (1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0)
 
     def forward(self, state: Tensor, closures: Closures | None = None) -> Tensor:
         dt = self.dt

@@ -25,6 +25,7 @@ class SSPRK3(Integrator):
     """
 
     order = 3
+    polynomial = (1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0)
 
     def forward(self, state: Tensor, closures: Closures | None = None) -> Tensor:
         first = self.tendency.advance(state, closures, self.dt)

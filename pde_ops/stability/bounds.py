@@ -1,0 +1,235 @@
+r"""Constants that keep a step stable, fixed before anything runs: sub-steps, a bound on the wind, caps on coefficients.
+
+The condition of :mod:`pde_ops.stability.courant` is a budget: the wind takes its share at the largest speed that is
+let through, and what is left is divided evenly among the coefficients in an equation. With every coefficient at its
+cap and the wind at its bound each mode is then still stable, for forward Euler with first-order upwind transport and
+for the Runge-Kutta schemes with those operators that :func:`pde_ops.stability.transport_growth` finds stable at a
+Courant number of 1 (an integrator checks that when it is made). The budget does not see couplings between fields (a
+gravity wave, latent heat feeding back on saturation), nor coefficients that are statics or closures:
+:func:`pde_ops.stability.growth` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import StabilityError
+from ..expr import Call, Expr, walk
+from ..flows import Flow, Rotation
+from ..grid import Grid2D
+from ..symbols import Field, Positive
+from ..units import parse_unit, same_dimension
+from .courant import DEFAULT_MAX_WIND, demand_per_second, friction_floor
+from .modes import curvature
+
+if TYPE_CHECKING:
+    from ..system import PDESystem
+    from ..tendency import Tendency
+
+__all__ = ["MAX_SUBSTEPS", "Limits", "limits", "strongest", "turning"]
+
+MAX_SUBSTEPS = 16
+SPARE = 0.01  # share of the budget that is always left to the coefficients
+HEADROOM = 2.0  # times its start that a coefficient of a given system may grow at least
+
+Equations = Mapping[Field, Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a step of ``dt`` seconds.
+
+    Attributes
+    ----------
+    dt : s, the whole step
+    substeps : number of equal parts it is divided into
+    max_wind : m/s; the advecting wind is limited to it cell by cell
+    room : 1/s, what the wind (and a nudged rim) leaves of the budget of one part
+    dx, dy : m, spacing of the narrowest row
+    rotation : 1/s, largest Coriolis parameter
+    """
+
+    dt: float
+    substeps: int
+    max_wind: float
+    room: float
+    dx: float
+    dy: float
+    rotation: float = 0.0
+
+    @property
+    def part(self) -> float:
+        """Length of a sub-step, s."""
+        return self.dt / self.substeps
+
+    @property
+    def diffusivity_cap(self) -> float:
+        """m²/s, of a coefficient of the five-point Laplacian that is alone in its equation."""
+        return self.room / (2.0 * self._squared)
+
+    @property
+    def hyperdiffusivity_cap(self) -> float:
+        """m⁴/s, likewise; the eigenvalues of ∇⁴ reach 16(1/dx² + 1/dy²)²."""
+        return self.room / (8.0 * self._squared**2)
+
+    @property
+    def rate_cap(self) -> float:
+        """1/s, likewise; a relaxation slower than 1/Δt also never overshoots its target."""
+        return min(2.0 * self.room, 1.0 / self.part)
+
+    @property
+    def _squared(self) -> float:
+        return 1.0 / self.dx**2 + 1.0 / self.dy**2
+
+    def caps(self, equations: Equations) -> dict[str, float]:
+        """Upper bound of each coefficient, by its dimension and the operators it meets; others are not bounded."""
+        caps: dict[str, float] = {}
+        for right in equations.values():
+            spends = self._spends(right)
+            shares = sum(spends.values())
+            for symbol in spends:
+                most = self.room / (shares * self._cost(symbol, right))
+                if _has_unit(symbol, "1/s"):
+                    most = min(most, 1.0 / self.part)
+                caps[symbol.name] = min(most, caps.get(symbol.name, math.inf))
+        return caps
+
+    def floors(self, equations: Equations) -> dict[str, float]:
+        """Lower bound of the friction of a field that the tendency turns, without which Euler lets it grow."""
+        rates = [rate for found in turning(equations).values() for rate in found]
+        if self.rotation == 0.0 or not rates:
+            return {}
+        floor = friction_floor(self.rotation, self.part)
+        return {rate.name: floor for rate in rates}
+
+    def _spends(self, right: Expr) -> Counter[Positive]:
+        """Coefficients that draw on the budget of an equation, with the number of times they stand in it."""
+        kinds = ("m**2/s", "m**4/s", "1/s", *(("1/m",) if self.max_wind > 0.0 else ()))
+        found = (node for node in walk(right) if isinstance(node, Positive))
+        return Counter(symbol for symbol in found if any(_has_unit(symbol, kind) for kind in kinds))
+
+    def _cost(self, symbol: Positive, right: Expr) -> float:
+        """What one unit of a coefficient takes of the budget: half the largest eigenvalue of its operator."""
+        if _has_unit(symbol, "1/s"):
+            return 0.5
+        if _has_unit(symbol, "1/m"):  # quadratic drag c|V|V, whose derivative is 2c|V|
+            return self.max_wind
+        power = 2 if _has_unit(symbol, "m**2/s") else 4
+        usual = (4.0 * self._squared) ** (power // 2)
+        return 0.5 * max([usual, *(curvature(call, self.dx, self.dy) for call in _mixing(right, power))])
+
+
+def limits(
+    grid: Grid2D,
+    dt: float,
+    *,
+    max_wind: float = DEFAULT_MAX_WIND,
+    diffusivity: float = 0.0,
+    rate: float = 0.0,
+    system: PDESystem | None = None,
+    substeps: int | None = None,
+    max_substeps: int = MAX_SUBSTEPS,
+) -> Limits:
+    """Choose the number of sub-steps and the caps for a step of ``dt`` seconds.
+
+    Parameters
+    ----------
+    max_wind : m/s, largest advecting wind to be carried unlimited; 0 for semi-Lagrangian transport
+    diffusivity, rate : m²/s and 1/s, largest values there should be room for, added to the wind's demand
+    system : make room for its coefficients to double
+    substeps : take this number instead of the smallest stable one
+
+    Raises
+    ------
+    StabilityError
+        If a number is not finite, or more than ``max_substeps`` would be needed.
+    """
+    if not (math.isfinite(dt) and dt > 0.0):
+        raise StabilityError(f"the time step must be finite and positive seconds, not {dt}", do="pass dt=1800.0")
+    for name, value in {"max_wind": max_wind, "diffusivity": diffusivity, "rate": rate}.items():
+        if not (math.isfinite(value) and value >= 0.0):
+            raise StabilityError(f"`{name}` must be finite and not negative, not {value}")
+    rim = grid.boundary.rim
+    fixed = demand_per_second(grid, max_wind, rate=0.0 if rim is None else 1.0 / rim.timescale)
+    wanted = fixed + demand_per_second(grid, 0.0, diffusivity, rate=rate)
+    needed = max(1, math.ceil(dt * wanted), math.ceil(dt * fixed / (1.0 - SPARE)))
+    count = needed if substeps is None else substeps
+    made = _made(grid, dt, count, max_wind, fixed)
+    while system is not None and count < max_substeps and substeps is None and not _has_room(made, system):
+        count += 1
+        made = _made(grid, dt, count, max_wind, fixed)
+    if count > max_substeps or count < needed:
+        asked = "" if substeps is None else f", {substeps} were asked for"
+        raise StabilityError(
+            f"{max_wind:g} m/s on {grid.dx.min() / 1e3:.3g} x {grid.dy / 1e3:.3g} km cells needs {needed} sub-steps "
+            f"of a {dt:g} s step{asked} and {max_substeps} are allowed",
+            do="shorten the step, lower `max_wind`, or compile with semi_lagrangian=True",
+        )
+    return made
+
+
+def turning(equations: Equations) -> dict[Field, list[Positive]]:
+    """Fields that rotation turns explicitly, each with the coefficients that slow it down."""
+    found = {}
+    for field, right in equations.items():
+        calls = [node for node in walk(right) if isinstance(node, Call)]
+        if any(isinstance(call.operator.flow, Rotation) for call in calls):
+            slowing = [
+                call for call in calls
+                if isinstance(call.operator.flow, Flow) and call.argument(call.operator.flow.evolves) == field
+            ]  # fmt: skip
+            arguments = [argument for call in slowing for argument in call.arguments]
+            found[field] = [a for a in arguments if isinstance(a, Positive) and _has_unit(a, "1/s")]
+    return found
+
+
+def strongest(tendency: Tendency) -> dict[str, float]:
+    """Largest diffusivity, hyperdiffusivity and sum of rates among the coefficients of a compiled system."""
+    values = dict(zip([s.name for s in tendency.coefficients.symbols], tendency.coefficients().tolist(), strict=True))
+    found = {"diffusivity": 0.0, "hyperdiffusivity": 0.0, "rate": 0.0}
+    for right in tendency.equations.values():
+        symbols = {node for node in walk(right) if isinstance(node, Positive)}
+        for name, unit in zip(found, ("m**2/s", "m**4/s", "1/s"), strict=True):
+            here = sum(values[s.name] for s in symbols if _has_unit(s, unit))
+            found[name] = max(found[name], here)
+    return found
+
+
+def _made(grid: Grid2D, dt: float, count: int, max_wind: float, fixed: float) -> Limits:
+    return Limits(
+        dt=dt,
+        substeps=count,
+        max_wind=max_wind,
+        room=max(count, 1) / dt - fixed,
+        dx=float(grid.dx.min()),
+        dy=grid.dy,
+        rotation=float(abs(grid.f).max()),
+    )
+
+
+def _has_room(made: Limits, system: PDESystem) -> bool:
+    caps = made.caps(system.equations)
+    return all(HEADROOM * s.init <= caps.get(s.name, math.inf) for s in system.coefficients)
+
+
+def _has_unit(symbol: Positive, unit: str) -> bool:
+    return same_dimension(symbol.unit, parse_unit(unit))
+
+
+def _mixing(right: Expr, power: int) -> list[Call]:
+    """Calls in an equation that a diffusivity (power 2) or hyperdiffusivity (power 4) goes with."""
+    length = parse_unit(f"m**{power}")
+    coefficient = parse_unit(f"m**{power}/s")
+    found = []
+    for node in walk(right):
+        if not isinstance(node, Call):
+            continue
+        first, *rest = node.arguments
+        is_derivative = not rest and same_dimension(node.unit * length, first.unit)
+        if is_derivative or (len(rest) == 1 and same_dimension(rest[0].unit, coefficient)):
+            found.append(node)
+    return found
