@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 # Before torch is imported, so that its pools start at this size.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Kernels that tests generate stay in the repository, shared by the workers, out of the user's own cache.
+os.environ.setdefault("STATIONPDE_CACHE", str(Path(__file__).parents[1] / ".pytest_cache" / "kernels"))
 
 import pytest
 import torch

@@ -24,7 +24,7 @@ def leaky_operator():
         inputs={"a": "=A"},
         output="=A / s",
         latex=r"{a}^2",
-        references=["nobody 1900, Eq. 0"],
+        references=["Nobody (1900), Eq. 0"],
         properties={"linear_in": "a"},
         domain={"a": (0.5, 2.0)},
     )
@@ -81,7 +81,7 @@ def test_an_unknown_name_suggests_the_nearest_and_exits_2():
 
 
 def test_check_passes_on_a_sound_operator():
-    result = run("ops check laplacian friction --json")
+    result = run("ops check friction metric_y --json")
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
     assert (report["operators"], report["failed"]) == (2, [])

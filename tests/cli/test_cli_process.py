@@ -127,11 +127,24 @@ def test_a_reader_that_stops_early_is_no_error():
 PLUGIN = '''
 import pde_ops as po
 
-@po.operator("doubling", inputs={"a": "=A"}, output="=A / s", latex=r"2 {a}", references=["nobody 1900, Eq. 0"],
-             properties={"linear_in": "a"}, domain={"a": (-1.0, 1.0)})
-def doubling(a, *, grid):
-    """Grows at twice its value."""
-    return 2.0 * a
+@po.operator("decay", inputs={"a": "=A", "rate": "1/s"}, output="=A / s", latex=r"{rate}\\,{a}",
+             references=["Nobody (1900), Eq. 0"], properties={"linear_in": ("a", "rate"), "pointwise": True},
+             domain={"a": (-1.0, 1.0), "rate": (0.0, 1.0)})
+def decay(a, rate, *, grid):
+    """Loss at a rate.
+
+    .. math:: r a
+
+    Parameters
+    ----------
+    a : any unit [A]
+    rate : 1/s
+
+    Returns
+    -------
+    A/s
+    """
+    return rate * a
 '''
 
 
@@ -140,7 +153,7 @@ def plugins(tmp_path):
     """A folder with one distribution that publishes a sound operator and one that fails when it is imported."""
     (tmp_path / "sound_plugin.py").write_text(PLUGIN)
     (tmp_path / "broken_plugin.py").write_text("raise RuntimeError('no such library')\n")
-    for name, entry in {"sound": "doubling = sound_plugin:doubling", "broken": "ruin = broken_plugin:ruin"}.items():
+    for name, entry in {"sound": "decay = sound_plugin:decay", "broken": "ruin = broken_plugin:ruin"}.items():
         info = tmp_path / f"{name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -151,16 +164,16 @@ def plugins(tmp_path):
 def test_a_third_party_operator_is_listed_shown_and_checked_and_a_broken_one_harms_nothing(plugins):
     listed = run("ops", "list", "--json", PYTHONPATH=plugins)
     names = {c["name"]: c["owner"] for c in json.loads(listed.stdout)["operators"]}
-    assert names["doubling"].startswith("sound_plugin")
+    assert names["decay"].startswith("sound_plugin")
     assert "laplacian" in names
     assert "ruin" not in names
     assert "'ruin' (broken_plugin:ruin) failed to load" in listed.stderr
-    checked = run("ops", "check", "doubling", "--json", PYTHONPATH=plugins)
+    checked = run("ops", "check", "decay", "--json", PYTHONPATH=plugins)
     assert checked.returncode == 0, checked.stderr
     assert json.loads(checked.stdout)["failed"] == []
 
 
 def test_doctor_names_the_broken_plugin_and_what_to_do(plugins):
     found = json.loads(run("doctor", "--json", PYTHONPATH=plugins).stdout)
-    assert found["plugins"]["doubling"] == "sound_plugin:doubling of sound"
+    assert found["plugins"]["decay"] == "sound_plugin:decay of sound"
     assert [p for p in found["problems"] if "'ruin'" in p["what"]]

@@ -41,6 +41,7 @@ def test_the_repository_keeps_its_import_contracts():
         ("pde_ops", "def late():\n    import pandas", "torch, numpy and pint alone"),
         ("pde_ops", "import metpy.calc", "torch, numpy and pint alone"),
         ("pde_ops", "import numba", "torch, numpy and pint alone"),
+        ("fields", "import torch", "fields knows torch only"),
         ("stationpde", "import typer", "only cli speaks typer"),
     ],
 )
