@@ -87,7 +87,7 @@ def saturation_vapour_pressure(temperature: A) -> A:
 
     Ambaum (2020), Eq. 13, with the constants of MetPy >= 1.7, to which a test holds it.
     """
-    x = T_triple / temperature
+    x: Any = T_triple / temperature
     return e_s0 * np.exp((L_v0 / (R_v * T_triple) + _HEAT_POWER) * (1.0 - x) + _HEAT_POWER * np.log(x))
 
 

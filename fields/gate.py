@@ -1,0 +1,161 @@
+"""The gate between a file's numbers and SI: codes for missing out, declared units converted, plausibility watched.
+
+A reader makes one `UnitGate` for its source and passes every block through it; a sample of what passes is kept, so
+that a wrong unit is found after the first blocks and again, with all stations, at the end. The gate converts by
+declaration and reports by plausibility; it never does the one because of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .errors import ProblemReport
+from .plausibility import Subject, check_values, sentinel_mask
+from .plausibility_network import check_coordinates, check_daily_cycle, check_pressure_profile
+from .units_gate import conversion, to_si
+
+__all__ = ["Passed", "UnitGate"]
+
+Array = np.ndarray[Any, Any]
+
+# Steps of each block that are kept for the checks, and the largest number of kept steps.
+_ROWS_OF_BLOCK = 64
+_MOST_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A block in SI: ``values`` float32 with NaN for missing, ``codes`` where the source wrote a code for missing."""
+
+    values: Array
+    codes: Array
+
+
+@dataclass
+class UnitGate:
+    """Converts blocks of one source and remembers enough to judge them.
+
+    Parameters
+    ----------
+    units : declared unit of every variable
+    stations : ids, in the order of the arrays' last axis
+    source, command : for messages: the file, and the command to which options are added
+    trust : variables whose values the user vouches for; findings about them are warnings
+    """
+
+    units: Mapping[str, str]
+    stations: Sequence[Any] = ()
+    source: str = ""
+    command: str = "stationpde data ingest SRC -o OUT.zarr"
+    trust: Collection[str] = ()
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    _rows: dict[str, list[tuple[Array, Array, Array]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def subject(self) -> Subject:
+        """What the findings are about."""
+        return Subject(self.source, self.stations, self.command, self.trust)
+
+    def convert(
+        self, name: str, values: Array, *, times: Array | None = None, columns: slice | Array | None = None
+    ) -> Passed:
+        """Pass a block ``[time, station]`` of one variable.
+
+        Parameters
+        ----------
+        name : of the variable
+        values : in the declared unit
+        times : of the rows, datetime64; needed for the check of the daily cycle
+        columns : which stations the block holds, all by default
+        """
+        plain = np.asarray(values)
+        unit = self.units[name]
+        infinite = np.isinf(plain)
+        codes = sentinel_mask(name, plain, unit) | infinite
+        clean = np.where(codes, np.nan, plain)
+        tally = self.counts.setdefault(name, {"values": 0, "missing": 0, "codes": 0, "infinite": 0})
+        tally["values"] += plain.size
+        tally["missing"] += int(np.isnan(clean).sum())
+        tally["codes"] += int(codes.sum())
+        tally["infinite"] += int(infinite.sum())
+        self._keep(name, clean, times, columns)
+        return Passed(np.asarray(to_si(name, clean.astype(np.float64), unit)).astype(np.float32), codes)
+
+    def _keep(self, name: str, clean: Array, times: Array | None, columns: slice | Array | None) -> None:
+        table = clean if clean.ndim > 1 else clean[:, None]
+        if table.shape[0] == 0:
+            return
+        picked = np.unique(np.linspace(0, table.shape[0] - 1, _ROWS_OF_BLOCK).astype(int))
+        every = np.arange(max(len(self.stations), table.shape[1]))
+        places = every if columns is None else every[columns]
+        when = np.full(picked.size, np.datetime64("NaT"), "datetime64[s]")
+        if times is not None:
+            when = np.asarray(times)[picked].astype("datetime64[s]")
+        rows = self._rows.setdefault(name, [])
+        rows.append((when, places, table[picked].astype(np.float32)))
+        if len(rows) > _MOST_ROWS // _ROWS_OF_BLOCK and places.size == every.size:
+            self._rows[name] = rows[::2]  # thinned evenly: early and late blocks keep equal shares
+
+    def sample(self, name: str) -> tuple[Array, Array]:
+        """Times and values ``[time, station]`` kept of a variable, in the declared unit."""
+        rows = self._rows.get(name, [])
+        width = max([len(self.stations), *(int(places.max()) + 1 for _, places, _ in rows if places.size)])
+        parts = []
+        for _, places, table in rows:
+            part = np.full((table.shape[0], width), np.nan, np.float32)
+            part[:, places] = table
+            parts.append(part)
+        times = np.concatenate([when for when, _, _ in rows]) if rows else np.empty(0, "datetime64[s]")
+        return times, np.concatenate(parts) if parts else np.empty((0, width), np.float32)
+
+    def report(
+        self,
+        lat: Array | None = None,
+        lon: Array | None = None,
+        alt: Array | None = None,
+        *,
+        pressure_kind: str = "station",
+    ) -> ProblemReport:
+        """Judge what has passed so far; coordinates (degrees, metres) add the checks across stations."""
+        report = ProblemReport()
+        subject = self.subject
+        if lat is not None and lon is not None and alt is not None:
+            report.extend(check_coordinates(lat, lon, alt, subject))
+        samples = {name: self.sample(name) for name in self._rows}
+        for name, (_, values) in samples.items():
+            report.extend(check_values(name, values, self.units[name], subject))
+        self._check_wind(report, samples)
+        sound = {problem.code for problem in report.errors}
+        if alt is not None and "p" in samples and not sound & {"SPDE-D012", "SPDE-D015"}:
+            pressure = conversion("p", self.units["p"]).to_si(samples["p"][1].astype(np.float64))
+            report.extend(check_pressure_profile(pressure, alt, subject, kind=pressure_kind))
+        if "t" in samples and lat is not None and lon is not None and report.ok:
+            times, values = samples["t"]
+            known = ~np.isnat(times)
+            order = np.argsort(times[known])
+            report.extend(check_daily_cycle(values[known][order], times[known][order], lat, lon, subject))
+        self._count(report)
+        return report
+
+    def _check_wind(self, report: ProblemReport, samples: Mapping[str, tuple[Array, Array]]) -> None:
+        """Components are judged by their speed, of which more is known."""
+        if not {"u", "v"} <= samples.keys() or self.units["u"] != self.units["v"] or not report.ok:
+            return
+        u, v = samples["u"][1], samples["v"][1]
+        if u.shape == v.shape:
+            found = check_values("ff", np.hypot(u, v), self.units["u"], self.subject)
+            report.extend(ProblemReport(problem for problem in found if problem.severity != "notice"))
+
+    def _count(self, report: ProblemReport) -> None:
+        for name, tally in self.counts.items():
+            if tally["codes"]:
+                report.notice(
+                    "SPDE-D018",
+                    f"{tally['codes']:,} values of {name} are codes for missing or not finite",
+                    where=self.subject.where(name),
+                    why=f"{tally['infinite']:,} of them infinite, {tally['values']:,} values in all",
+                )
