@@ -89,7 +89,7 @@ class UnitGate:
         table = clean if clean.ndim > 1 else clean[:, None]
         if table.shape[0] == 0:
             return
-        picked = np.unique(np.linspace(0, table.shape[0] - 1, _ROWS_OF_BLOCK).astype(int))
+        picked = _spread(table.shape[0])
         every = np.arange(max(len(self.stations), table.shape[1]))
         places = every if columns is None else every[columns]
         when = np.full(picked.size, np.datetime64("NaT"), "datetime64[s]")
@@ -159,3 +159,10 @@ class UnitGate:
                     where=self.subject.where(name),
                     why=f"{tally['infinite']:,} of them infinite, {tally['values']:,} values in all",
                 )
+
+
+def _spread(rows: int) -> Array:
+    """Some of ``rows``, the same every time, at all hours of the day: a fixed stride could meet midnight alone."""
+    if rows <= _ROWS_OF_BLOCK:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(rows).choice(rows, _ROWS_OF_BLOCK, replace=False))
