@@ -219,7 +219,8 @@ def _percent(value: float) -> str:
 def check_daily_cycle(temperature: Array, times: Array, lat: Array, lon: Array, subject: Subject) -> ProblemReport:
     """Whether temperature ``[time, station]`` peaks in the afternoon of the sun at the stations' longitudes.
 
-    Needs five days with values in every quarter of the day; a network without a daily cycle (sea, polar night) is left alone.
+    Needs five days with values in every quarter of the day; where there is no daily cycle (sea, polar night) it is
+    silent.
     """
     report = ProblemReport()
     seconds = np.asarray(times).astype("datetime64[s]").astype(np.int64)
