@@ -216,7 +216,8 @@ def _judge(report: ProblemReport, tally: _Tally, subject: Subject) -> None:
     if tally.impossible:
         low, high = (to_display(name, bound) for bound in row.hard)
         report.warning("SPDE-D011", f"{tally.impossible:,} values of {name} are outside the physical range",
-                       where=where, why=f"{to_display(name, tally.worst):.6g}, allowed {low:.6g} to {high:.6g} {row.display}",
+                       where=where,
+                       why=f"{to_display(name, tally.worst):.6g}, allowed {low:.6g} to {high:.6g} {row.display}",
                        do="quality control flags them: stationpde data ingest runs it")  # fmt: skip
     if tally.above_saturation:
         report.notice("SPDE-D029", f"{tally.above_saturation:,} humidities are above saturation", where=where,
