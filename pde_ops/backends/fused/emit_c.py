@@ -1,0 +1,347 @@
+"""C source of a kernel: for each sweep an inner loop over cells, a driver over rows, and the entry that runs them all.
+
+A task is one sample and a block of its rows. Arrays whose neighbours are read are copied, row by row, into a small
+window with ghost cells: inside it every neighbour is at a fixed distance from one pointer, so the inner loop has no
+borders and needs no address arithmetic. The number of columns is fixed at generation time for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from .emit_cells import SlowTable, VectorWriter, literal, slow_statements, transcendental_passes
+from .ir import Node
+from .plan import Carry, Kernel, Sweep, View
+from .templates import DISPATCH, ENTRY, JOB, TASK, WINDOW
+
+__all__ = ["emit_c"]
+
+BORDERS = {"zero_gradient": 0, "periodic": 1, "reflecting": 2}
+WINDOW_BYTES = 16384  # rows are kept in about half of a first-level cache
+TASK_CELLS = 49152  # rows are dealt out in blocks of about this many cells, whatever the number of threads
+
+
+def emit_c(kernel: Kernel, nx: int, *, double: bool) -> str:
+    """Return the source of a shared library with one function, ``run``."""
+    return _Source(kernel, nx, double).text()
+
+
+class _Source:
+    def __init__(self, kernel: Kernel, nx: int, double: bool) -> None:
+        self.kernel = kernel
+        self.nx = nx
+        self.double = double
+        self.arrays = kernel.arrays()
+        self.table = SlowTable(kernel.slow_nodes())
+        self.slots = kernel.summed_slots()
+
+    def text(self) -> str:
+        boundary = self.kernel.traced.boundary
+        defines = {
+            "REAL_IS_DOUBLE": int(self.double),
+            "NX": self.nx,
+            "BORDER_X": BORDERS[boundary.x],
+            "BORDER_Y": BORDERS[boundary.y],
+        }
+        parts = [f"#define {name} {value}" for name, value in defines.items()]
+        parts.append(Path(__file__).with_name("prelude.h").read_text(encoding="utf-8"))
+        parts.append(JOB)
+        for k, sweep in enumerate(self.kernel.sweeps):
+            parts += _SweepSource(self, k, sweep).parts()
+        parts += [self.slow_tables(), self.dispatch(), self.entry()]
+        return "\n".join(parts) + "\n"
+
+    def slot_of(self, array: int) -> int:
+        return self.arrays.index(array)
+
+    def slow_tables(self) -> str:
+        """Function that computes everything that does not change along a row."""
+        traced = self.kernel.traced
+
+        def leaf(node: Node) -> str:
+            if node.op == "scalar":
+                info = traced.scalars[node.data]
+                return "dt" if info.kind == "dt" else f"{info.kind}[{info.index}]"
+            return f"rows[{node.data.row} * ny + source_y(y + ({node.data.north}), ny)]"
+
+        scalars, scalar_names = slow_statements(self.table.scalars, leaf)
+        rows, row_names = slow_statements(self.table.rows, leaf)
+        lines = [
+            "static void slow_values(const double *coefficient, const double *factor, double dt, const double *rows,",
+            "                        long ny, real *sc, real *table)",
+            "{",
+            *(f"    {line}" for line in scalars),
+            *(f"    sc[{k}] = (real)({scalar_names[n]});" for k, n in enumerate(self.table.scalars)),
+            "    for (long y = 0; y < ny; y++) {",
+            f"        real *row = table + y * {max(1, len(self.table.rows))};",
+            *(f"        {line}" for line in rows),
+            *(f"        row[{k}] = (real)({row_names[n]});" for k, n in enumerate(self.table.rows)),
+            "        (void)row;",
+            "    }",
+            "    (void)coefficient; (void)factor; (void)dt; (void)rows; (void)sc;",
+            "}",
+        ]
+        return "\n".join(lines)
+
+    def dispatch(self) -> str:
+        """Functions that run a range of tasks, of one sweep or of all of them."""
+        count = len(self.kernel.sweeps)
+        cases = "\n".join(
+            f"        if (sweep < 0 || sweep == {k}) task{k}(job, b, r0, r1, work, sums);" for k in range(count)
+        )
+        work = " + ".join(["64", *(f"WORK{k}" for k in range(count))])
+        return DISPATCH.format(cases=cases, work=work, sums=max(1, len(self.slots)))
+
+    def entry(self) -> str:
+        writes = "\n".join(
+            f"        gradients[{slot}] = 0;\n        for (long t = 0; t < tasks; t++) "
+            f"gradients[{slot}] += job.sums[t * {max(1, len(self.slots))} + {k}];"
+            for k, slot in enumerate(self.slots)
+        )
+        return ENTRY.format(
+            rows=max(1, len(self.table.rows)),
+            scalars=max(1, len(self.table.scalars)),
+            sums=max(1, len(self.slots)),
+            sweeps=len(self.kernel.sweeps),
+            target=max(32, TASK_CELLS // self.nx),
+            writes=writes,
+        )
+
+
+class _SweepSource:
+    """The functions of one sweep."""
+
+    def __init__(self, source: _Source, k: int, sweep: Sweep) -> None:
+        self.source = source
+        self.k = k
+        self.sweep = sweep
+        self.views = sweep.views()
+        self.radius_x, self.radius_y = sweep.radius()
+        self.reach = sweep.reach()
+        windowed = {v.array for v in self.views}
+        self.direct = list(dict.fromkeys(r.array for r in sweep.reads() if r.array not in windowed))
+        self.here = [c for c in sweep.carries if c.here is not None]
+        self.folded = [c for c in sweep.carries if c.taps]
+        self.outputs = len(self.here) + len(sweep.stores)
+
+    def parts(self) -> Iterator[str]:
+        yield self.sizes()
+        if self.views:
+            yield self.fill()
+        yield self.cells()
+        for index, carry in enumerate(self.folded):
+            yield self.fold(index, carry)
+        yield self.task()
+
+    def sizes(self) -> str:
+        k, size = self.k, 8 if self.source.double else 4
+        left = -(-self.radius_x // 16) * 16
+        pitch = left + -(-(self.source.nx + 16 + self.radius_x) // 16) * 16
+        pitch += 16 if pitch * size % 4096 == 0 else 0
+        rows = 2 * self.radius_y + max(2, min(16, WINDOW_BYTES // max(1, len(self.views) * pitch * size)))
+        edge = -(-max(1, self.reach) // 16) * 16
+        buffer = 2 * edge + -(-(self.source.nx + 16) // 16) * 16
+        values = {
+            "VIEWS": len(self.views),
+            "RADIUS": self.radius_y,
+            "LEFT": left,
+            "PITCH": pitch,
+            "ROWS": rows,
+            "EDGE": edge,
+            "BUFFER": buffer,
+            "WINDOW": len(self.views) * pitch * rows,
+            "WORK": f"(WINDOW{k} + {len(self.sweep.buffers)} * BUFFER{k} + BUFFER{k})",
+        }
+        return "\n" + "\n".join(f"#define {name}{k} {value}" for name, value in values.items())
+
+    def turned(self, view: View, axis: str) -> bool:
+        boundary = self.source.kernel.traced.boundary
+        return view.odd == axis and getattr(boundary, axis) == "reflecting"
+
+    def fill(self) -> str:
+        """Function that copies one row of every view into the window, with its ghost columns."""
+        k = self.k
+        lines = [
+            f"static void fill{k}(const Job *job, long b, long y, real *row)",
+            "{",
+            "    const long s = source_y(y, job->ny);",
+        ]
+        for v, view in enumerate(self.views):
+            a = f"job->arrays[{self.source.slot_of(view.array)}]"
+            sign = "-" if self.turned(view, "x") else ""
+            lines += [
+                f"    {{ const real *from = {a}.p + b * {a}.batch + s * {a}.row; real *to = row + {v} * PITCH{k};",
+                "      copy_row(to, from);",
+            ]
+            if self.turned(view, "y"):
+                lines.append("      if (y < 0 || y >= job->ny) turn_row(to);")
+            for ghost in range(1, self.radius_x + 1):
+                lines.append(
+                    f"      to[-{ghost}] = {sign}to[WEST({ghost})]; to[NX - 1 + {ghost}] = {sign}to[EAST({ghost})];"
+                )
+            lines.append("    }")
+        return "\n".join([*lines, "}"])
+
+    def read(self, node: Node) -> str:
+        """Text that loads a stored value."""
+        r = node.data
+        if r.array in self.direct:
+            return f"load(i{self.direct.index(r.array)} + x)"
+        matching = [v for v, view in enumerate(self.views) if view.array == r.array]
+        here = r.east == 0 and r.north == 0
+        v = matching[0] if here else self.views.index(View(r.array, r.odd))
+        return f"load(win + x + ({r.north * len(self.views) + v}) * PITCH{self.k} + ({r.east}))"
+
+    def cells(self) -> str:
+        """The loops over the cells of a row: transcendental functions first, in chunks, then everything else."""
+        k, sweep = self.k, self.sweep
+        loops: list[list[str]] = []
+        hoisted: dict[str, str] = {}
+        kept: dict[Node, str] = {}
+        passes = transcendental_passes(sweep.roots)
+        for nodes in passes:
+            writer = self.writer(nodes, kept)
+            fresh = {node: f"tmp + {len(kept) + i} * CHUNK + x - c" for i, node in enumerate(nodes)}
+            for node, place in fresh.items():
+                writer.lines.append(f"store({place}, {writer.value(node)});")
+            kept |= {node: f"load({place})" for node, place in fresh.items()}
+            loops.append(self.loop(writer, hoisted))
+        writer = self.writer(sweep.roots, kept)
+        self.write_outputs(writer)
+        loops.append(self.loop(writer, hoisted))
+        lines = [
+            f"static __attribute__((noinline)) void cells{k}(const real *restrict win, real *restrict buf,",
+            "    const real *const *in, real *const *out, const real *restrict row, const real *restrict sc,",
+            "    const real *restrict sign, vi mask, long count, double *sums)",
+            "{",
+            f"    real tmp[{max(1, len(kept))} * CHUNK] __attribute__((aligned(64)));",
+            *(f"    const real *restrict i{i} = in[{i}];" for i in range(len(self.direct))),
+            # Two carries may meet in one row (at a border, or in a spare one): those pointers are not `restrict`.
+            *(f"    real *{'' if o < len(self.here) else 'restrict '}o{o} = out[{o}];" for o in range(self.outputs)),
+            *(f"    {line}" for line in hoisted.values()),
+            *(f"    vf s{s} = {{0}};" for s in range(len(sweep.sums))),
+            "    for (long c = 0; c < count; c += CHUNK) {",
+            "        const long stop = c + CHUNK < count ? c + CHUNK : count;",
+            *(f"        {line}" for loop in loops for line in loop),
+            "    }",
+            *(f"    sums[{s}] += vsum(s{s});" for s in range(len(sweep.sums))),
+            "    (void)win; (void)buf; (void)in; (void)out; (void)row; (void)sc; (void)sign; (void)mask; (void)sums;",
+            "    (void)tmp;",
+            "}",
+        ]
+        return "\n".join(lines)
+
+    def writer(self, roots: list[Node], kept: dict[Node, str]) -> VectorWriter:
+        return VectorWriter(roots, self.source.table, self.read, self.source.double, kept)
+
+    def loop(self, writer: VectorWriter, hoisted: dict[str, str]) -> list[str]:
+        """Text of one loop over a chunk; what it needs of slow values is added to ``hoisted``."""
+        for name, declaration in writer.hoisted.items():
+            hoisted[name] = declaration
+        return ["for (long x = c; x < stop; x += LANES) {", *(f"    {line}" for line in writer.lines), "}"]
+
+    def write_outputs(self, writer: VectorWriter) -> None:
+        k, sweep = self.k, self.sweep
+        for b, node in enumerate(sweep.buffers):
+            writer.lines.append(f"store(buf + x + {b} * BUFFER{k}, MASKED({writer.value(node)}));")
+        for o, carry in enumerate(self.here):
+            assert carry.here is not None
+            sign = f" * bc(sign[{o}])" if self.turned(carry.view, "y") else ""
+            writer.lines.append(f"store(o{o} + x, load(o{o} + x) + {writer.value(carry.here)}{sign});")
+        for o, item in enumerate(sweep.stores, start=len(self.here)):
+            before = f"load(o{o} + x) + " if item.accumulate else ""
+            writer.lines.append(f"store(o{o} + x, {before}{writer.value(item.node)});")
+        for s, total in enumerate(sweep.sums):
+            writer.lines.append(f"s{s} += MASKED({writer.value(total.fast)});")
+
+    def fold(self, index: int, carry: Carry) -> str:
+        """Function that adds buffered derivatives to a row of the result, ghost columns to their sources."""
+        k, odd_y = self.k, self.turned(carry.view, "y")
+
+        def total(at: str, taps: list[int], vector: bool) -> str:
+            text = ""
+            for t in taps:
+                tap = carry.taps[t]
+                place = f"buf + {tap.buffer} * BUFFER{k} + ({at}) - ({tap.east})"
+                value = f"load({place})" if vector else f"(*({place}))"
+                slow = tap.coefficient
+                if slow.op == "const" and abs(slow.data) == 1.0:
+                    text += f" {'-' if slow.data < 0 else '+'} {value}"
+                else:
+                    number = slow.op == "const"
+                    factor = literal(slow.data, self.source.double) if number else self.source.table.place(slow)
+                    text += f" + {factor} * {value}"
+            return f"sign * ({text})" if odd_y else f"({text})"
+
+        everything = list(range(len(carry.taps)))
+        lines = [
+            f"static void fold{k}_{index}(real *restrict g, const real *restrict buf, const real *restrict row,",
+            "    const real *restrict sc, real sign)",
+            "{",
+            f"    for (long x = 0; x < NXV; x += LANES) store(g + x, load(g + x) + {total('x', everything, True)});",
+            f"    for (long x = NXV; x < NX; x++) g[x] += {total('x', everything, False)};",
+        ]
+        sign = "-" if self.turned(carry.view, "x") else "+"
+        for ghost in range(1, self.reach + 1):
+            west = [t for t in everything if carry.taps[t].east <= -ghost]
+            east = [t for t in everything if carry.taps[t].east >= ghost]
+            if west:
+                lines.append(f"    g[WEST({ghost})] {sign}= {total(f'-{ghost}', west, False)};")
+            if east:
+                lines.append(f"    g[EAST({ghost})] {sign}= {total(f'NX - 1 + {ghost}', east, False)};")
+        return "\n".join([*lines, "    (void)row; (void)sc; (void)sign;", "}"])
+
+    def task(self) -> str:
+        """The driver: one sample, one block of rows."""
+        k, sweep = self.k, self.sweep
+        slot = self.source.slot_of
+        loop = [
+            *(f"        in[{i}] = ROW_OF({slot(a)}, y);" for i, a in enumerate(self.direct)),
+            *(
+                f"        out[{o}] = own ? ROW_OF({slot(s.array)}, y) : spare;"
+                for o, s in enumerate(sweep.stores, start=len(self.here))
+            ),
+        ]
+        for o, carry in enumerate(self.here):
+            loop += [
+                f"        {{ const long t = y + ({carry.north}), s = source_y(t, ny);",
+                f"          out[{o}] = s >= r0 && s < r1 ? ROW_OF({slot(carry.view.array)}, s) : spare;",
+                f"          sign[{o}] = t < 0 || t >= ny ? -1 : 1; }}",
+            ]
+        folds = []
+        for index, carry in enumerate(self.folded):
+            folds += [
+                f"        {{ const long t = y + ({carry.north}), s = source_y(t, ny);",
+                f"          if (s >= r0 && s < r1) fold{k}_{index}(ROW_OF({slot(carry.view.array)}, s), buf, row, sc, "
+                "t < 0 || t >= ny ? -1 : 1); }",
+            ]
+        norths = sorted({c.north for c in sweep.carries} | {0})
+        needed = " || ".join(f"IS_MINE(y + ({n}))" for n in norths) if sweep.carries else "y >= r0 && y < r1"
+        slots = self.source.slots
+        sums = [
+            f"        if (own) sums[{slots.index(s.slot)}] += "
+            + (literal(s.slow.data, True) if s.slow.op == "const" else f"(double){self.source.table.place(s.slow)}")
+            + f" * part[{i}];"
+            for i, s in enumerate(sweep.sums)
+        ]
+        return TASK.format(
+            k=k,
+            inputs=max(1, len(self.direct)),
+            outputs=max(1, self.outputs),
+            parts=max(1, len(sweep.sums)),
+            rows=max(1, len(self.source.table.rows)),
+            buffers=len(sweep.buffers),
+            window=WINDOW.format(k=k) if self.views else "",
+            win=f"window + LEFT{k} + centre * VIEWS{k} * PITCH{k}" if self.views else "work",
+            cleared="\n".join(
+                f"    for (long y = r0; y < r1; y++) memset(ROW_OF({slot(a)}, y), 0, NX * sizeof(real));"
+                for a in sweep.cleared
+            ),
+            first="0" if sweep.carries else "r0",
+            last="ny" if sweep.carries else "r1",
+            needed=needed,
+            loop="\n".join(loop),
+            folds="\n".join(folds),
+            sums="\n".join(sums),
+        )

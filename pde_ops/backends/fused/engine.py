@@ -1,0 +1,79 @@
+"""Which generator turns a plan into something that runs, and why."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import logging
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from ...errors import BackendError
+from .binding import CKernel, Launch
+from .build import Compiler, find_compiler
+from .plan import Kernel
+
+__all__ = ["Engine", "choose_engine"]
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "PDE_OPS_FUSED"  # forces an engine: c, numba or torch
+Name = Literal["c", "numba", "torch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A way to run plans; ``torch`` means that there is none and the baseline takes over."""
+
+    name: Name
+    reason: str
+    compiler: Compiler | None = None
+
+    def make(self, kernel: Kernel, nx: int, dtype: torch.dtype) -> Launch:
+        """Compile a kernel."""
+        if self.name == "c":
+            assert self.compiler is not None
+            return CKernel(kernel, nx, dtype, self.compiler)
+        if self.name == "numba":
+            from .binding_numba import NumbaKernel
+
+            return NumbaKernel(kernel, nx, dtype)
+        raise BackendError("no generator of fused kernels is available here")
+
+    def describe(self) -> str:
+        """One line for :meth:`pde_ops.backends.Runner.describe`."""
+        return f"{'C by ' + repr(self.compiler) if self.compiler else self.name} ({self.reason})"
+
+
+def choose_engine() -> Engine:
+    """C with the system's compiler, else numba, else the torch baseline; ``$PDE_OPS_FUSED`` forces one of them."""
+    return _choose(os.environ.get(VARIABLE, ""))
+
+
+@functools.cache
+def _choose(forced: str) -> Engine:
+    if forced and forced not in ("c", "numba", "torch"):
+        raise BackendError(f"${VARIABLE} is '{forced}'", do="set it to c, numba or torch, or unset it")
+    reason = f"${VARIABLE}" if forced else "the first choice"
+    if forced in ("", "c"):
+        compiler = find_compiler()
+        if compiler is not None:
+            return Engine("c", reason, compiler)
+        if forced:
+            raise BackendError(f"${VARIABLE}=c but no C compiler runs here", do="install gcc or clang, or set CC")
+        reason = "no C compiler was found"
+    if forced in ("", "numba"):
+        if importlib.util.find_spec("numba") is not None:
+            return _noted(Engine("numba", reason))
+        if forced:
+            raise BackendError(f"${VARIABLE}=numba but numba is not installed", do="pip install numba")
+        reason = "neither a C compiler nor numba was found"
+    return _noted(Engine("torch", reason))
+
+
+def _noted(engine: Engine) -> Engine:
+    log.info("backend 'fused' uses %s: %s", engine.name, engine.reason)
+    return engine

@@ -1,0 +1,152 @@
+"""The fused backend's runner: generated kernels behind ``torch.autograd``.
+
+It runs on the CPU, in float32 (for speed) or float64 (for verification). First derivatives only. Results do not
+depend on the number of threads, which follows ``torch.set_num_threads``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import BackendError
+from ...grid import ROW_STATICS, Grid2D
+from ...lowering import Program
+from .. import Inputs
+from ..eager import EagerRunner
+from .autograd import Evaluate, Scale
+from .compiled import Call, Compiled, Kind
+from .engine import choose_engine
+from .scaled import RULES
+from .trace import RowInfo, StaticKind, static_kind, trace
+
+__all__ = ["FusedRunner"]
+
+DTYPES = (torch.float32, torch.float64)
+
+
+class FusedRunner:
+    """Run a program as one generated kernel, with its adjoint.
+
+    Raises
+    ------
+    BackendError
+        If an operator of the program has no fused form; the message names it and says why.
+    """
+
+    def __init__(self, program: Program, grid: Grid2D) -> None:
+        self.program = program
+        self.grid = grid
+        self.engine = choose_engine()
+        self._compiled: dict[tuple[StaticKind, ...], Compiled] = {}
+        self._baseline = EagerRunner(program, grid)
+        self._ones = torch.ones(max(1, len(program.fields)), dtype=torch.float64)
+        self._rows: dict[tuple[RowInfo, ...], tuple[list[Tensor], np.ndarray[Any, Any]]] = {}
+        # Traced now, with the statics that the grid supplies, so that a missing fused form is known before any call.
+        self._for(tuple("grid" if s.name in ROW_STATICS else "plane" for s in program.statics))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def tendency(self, inputs: Inputs) -> Tensor:
+        """Return F(state)."""
+        if self.engine.name == "torch":
+            return self._baseline.tendency(inputs)
+        return self._evaluate("tendency", inputs, 0.0, None)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def advance(self, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
+        """Return state + factor · dt · F(state)."""
+        if self.engine.name == "torch":
+            return self._baseline.advance(inputs, dt, factor)
+        return self._evaluate("advance", inputs, dt, factor)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def scaled_advance(self, inputs: Inputs, dt: float, factor: Tensor, rule: str, rho: float) -> Tensor:
+        """Return state + factor · scaled(dt · F(state)), see :mod:`pde_ops.integrators.scaling`."""
+        from ...integrators.scaling import QUIET, scaled
+
+        if self.engine.compiler is None or rule not in RULES:
+            increment = dt * self.tendency(inputs)
+            return inputs.state + factor[:, None, None] * scaled(increment, inputs.state, rule, rho)  # type: ignore[arg-type]
+        state, closures = self._checked(inputs)
+        call = self._call("scaled", inputs, dt)
+        result: Tensor = Scale.apply(  # type: ignore[no-untyped-call]
+            call, (rule, rho, QUIET), state, inputs.coefficients, factor, *closures
+        )
+        return result
+
+    def describe(self) -> str:
+        """Say in one line what runs."""
+        if self.engine.name == "torch":
+            return f"fused: {self._baseline.describe()} ({self.engine.reason})"
+        compiled = next(iter(self._compiled.values()))
+        stages = len(compiled.traced.stages) + 1
+        return f"fused: {stages} stage{'s' if stages > 1 else ''}, {self.engine.describe()}"
+
+    def _evaluate(self, kind: Kind, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
+        state, closures = self._checked(inputs)
+        call = self._call(kind, inputs, dt)
+        result: Tensor = Evaluate.apply(  # type: ignore[no-untyped-call]
+            call, state, inputs.coefficients, self._ones if factor is None else factor, *closures
+        )
+        return result
+
+    def _checked(self, inputs: Inputs) -> tuple[Tensor, list[Tensor]]:
+        state = inputs.state
+        if state.device.type != "cpu":
+            raise BackendError(
+                f"backend 'fused' runs on the CPU, the state is on {state.device}",
+                do="use backend 'inductor' or 'torch'",
+            )
+        if state.dtype not in DTYPES:
+            raise BackendError(
+                f"backend 'fused' computes in float32 or float64, not {state.dtype}", do="use backend 'torch'"
+            )
+        closures = [c if c.dtype == state.dtype else c.to(state.dtype) for c in inputs.closures]
+        return state, closures
+
+    def _call(self, kind: Kind, inputs: Inputs, dt: float) -> Call:
+        statics = inputs.statics
+        kinds: list[StaticKind] = []
+        for symbol in self.program.statics:
+            value = statics[symbol.name]
+            if value.requires_grad:
+                raise BackendError(f"Static '{symbol.name}' asks for a gradient", do="make it a Closure")
+            own = value is getattr(inputs.grid, symbol.name, None)
+            kinds.append("grid" if own else static_kind(value, self.grid))
+        compiled = self._for(tuple(kinds))
+        planes: dict[tuple[str, Any], Tensor] = {}
+        for info in compiled.plane_infos:
+            value = statics[info.name] if info.kind == "static" else getattr(inputs.grid, info.name)
+            planes[info.kind, info.name] = _plane(value, self.grid)
+        return Call(compiled, kind, dt, planes, self._row_table(compiled, statics))
+
+    def _for(self, kinds: tuple[StaticKind, ...]) -> Compiled:
+        found = self._compiled.get(kinds)
+        if found is None:
+            names = [s.name for s in self.program.statics]
+            traced = trace(self.program, self.grid, dict(zip(names, kinds, strict=True)))
+            found = self._compiled[kinds] = Compiled(traced, self.grid, self.engine)
+        return found
+
+    def _row_table(self, compiled: Compiled, statics: Mapping[str, Tensor]) -> np.ndarray[Any, Any]:
+        """Values per row in float64; made again only when a static is another tensor than the last time."""
+        infos = tuple(compiled.traced.rows)
+        given = [statics[i.name] for i in infos if i.kind == "static"]
+        known = self._rows.get(infos)
+        if known is None or any(a is not b for a, b in zip(known[0], given, strict=True)):
+            table = np.zeros((max(1, len(infos)), self.grid.ny))
+            bound = self.grid.bind(torch.float64, "cpu")
+            for k, info in enumerate(infos):
+                value = getattr(bound, info.name) if info.kind == "grid" else statics[info.name].detach()
+                table[k] = value.double().expand(self.grid.ny, 1)[:, 0].numpy()
+            known = self._rows[infos] = (given, table)
+        return known[1]
+
+
+def _plane(value: Tensor, grid: Grid2D) -> Tensor:
+    value = value if value.stride(-1) == 1 else value.contiguous()
+    return value.expand(1, grid.ny, grid.nx)

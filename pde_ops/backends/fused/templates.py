@@ -1,0 +1,151 @@
+"""The fixed parts of a generated C kernel, to be filled in by :mod:`.emit_c`."""
+
+__all__ = ["DISPATCH", "ENTRY", "JOB", "TASK", "WINDOW"]
+
+JOB = """
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#if TAIL
+#define MASKED(v) vand(v, mask)
+#else
+#define MASKED(v) (v)
+#endif
+#define ROW_OF(slot, y) (job->arrays[slot].p + b * job->arrays[slot].batch + (y) * job->arrays[slot].row)
+
+#define CHUNK 128            /* columns whose temporaries stay in the nearest cache */
+typedef struct { const Array *arrays; long ny, rows, blocks; const real *table, *sc; double *sums; } Job;
+
+INLINE void copy_row(real *restrict to, const real *restrict from)
+{
+    for (long x = 0; x < NXV; x += LANES) store(to + x, load(from + x));
+    for (long x = NXV; x < NX; x++) to[x] = from[x];
+}
+INLINE void turn_row(real *to) { for (long x = 0; x < NX; x++) to[x] = -to[x]; }
+"""
+
+WINDOW = """        if (y == at + 1 && centre + 1 + RADIUS{k} < ROWS{k}) {{
+            centre++;
+            fill{k}(job, b, y + RADIUS{k}, window + LEFT{k} + (centre + RADIUS{k}) * VIEWS{k} * PITCH{k});
+        }} else if (y == at + 1) {{                            /* the window is full: its last rows become the first */
+            memmove(window, window + (centre + 1 - RADIUS{k}) * VIEWS{k} * PITCH{k},
+                    2 * RADIUS{k} * VIEWS{k} * PITCH{k} * sizeof(real));
+            centre = RADIUS{k};
+            fill{k}(job, b, y + RADIUS{k}, window + LEFT{k} + 2 * RADIUS{k} * VIEWS{k} * PITCH{k});
+        }} else {{
+            centre = RADIUS{k};
+            for (long n = 0; n <= 2 * RADIUS{k}; n++)
+                fill{k}(job, b, y - RADIUS{k} + n, window + LEFT{k} + n * VIEWS{k} * PITCH{k});
+        }}
+        at = y;
+"""
+
+TASK = """
+static void task{k}(const Job *job, long b, long r0, long r1, real *work, double *sums)
+{{
+#define IS_MINE(t) (source_y(t, ny) >= r0 && source_y(t, ny) < r1)
+    const long ny = job->ny;
+    const real *sc = job->sc;
+    real *window = work, *buffers = work + WINDOW{k};
+    real *buf = buffers + EDGE{k}, *spare = buffers + {buffers} * BUFFER{k};
+    const real *in[{inputs}] = {{0}};
+    real *out[{outputs}] = {{0}}, sign[{outputs}];
+    long at = -2, centre = 0;
+    vi all = (vi){{0}} - 1;
+#if TAIL
+    real tail_in[{inputs}][LANES] = {{{{0}}}}, tail_out[{outputs}][LANES] = {{{{0}}}};
+    vi mask;
+    for (int lane = 0; lane < LANES; lane++) mask[lane] = lane < TAIL ? -1 : 0;
+#endif
+    memset(buffers, 0, ({buffers} + 1) * BUFFER{k} * sizeof(real));
+{cleared}
+    for (long y = {first}; y < {last}; y++) {{
+        if (!({needed})) continue;
+        const int own = y >= r0 && y < r1;
+        const real *row = job->table + y * {rows};
+        double part[{parts}] = {{0}};
+{window}
+{loop}
+        const real *win = {win};
+        cells{k}(win, buf, in, out, row, sc, sign, all, NXV, part);
+#if TAIL
+        const real *edge_in[{inputs}]; real *edge_out[{outputs}];
+        for (int i = 0; i < {inputs}; i++) {{
+            if (in[i]) for (int lane = 0; lane < TAIL; lane++) tail_in[i][lane] = in[i][NXV + lane];
+            edge_in[i] = tail_in[i];
+        }}
+        for (int o = 0; o < {outputs}; o++) {{
+            if (out[o]) for (int lane = 0; lane < TAIL; lane++) tail_out[o][lane] = out[o][NXV + lane];
+            edge_out[o] = tail_out[o];
+        }}
+        cells{k}(win + NXV, buf + NXV, edge_in, edge_out, row, sc, sign, mask, LANES, part);
+        for (int o = 0; o < {outputs}; o++)
+            if (out[o]) for (int lane = 0; lane < TAIL; lane++) out[o][NXV + lane] = tail_out[o][lane];
+#endif
+{folds}
+{sums}
+        (void)own; (void)row;
+    }}
+    (void)window; (void)spare; (void)sums; (void)sc; (void)at; (void)centre; (void)buf; (void)sign;
+#undef IS_MINE
+}}
+"""
+
+DISPATCH = """
+static int run_range(const Job *job, int sweep, long from, long to)
+{{
+    real *memory = malloc(({work}) * sizeof(real) + 64);
+    if (!memory) return 1;
+    real *work = (real *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+    for (long t = from; t < to; t++) {{
+        const long b = t / job->blocks, r0 = (t % job->blocks) * job->rows;
+        const long r1 = r0 + job->rows < job->ny ? r0 + job->rows : job->ny;
+        double *sums = job->sums + t * {sums};
+{cases}
+    }}
+    free(memory);
+    return 0;
+}}
+
+static int run_all(const Job *job, int sweep, long tasks, int threads)
+{{
+    int failed = 0;
+#ifdef _OPENMP
+    if (threads > 1 && tasks > 1) {{
+        #pragma omp parallel num_threads(threads) reduction(|:failed)
+        {{
+            const long id = omp_get_thread_num(), count = omp_get_num_threads();
+            failed |= run_range(job, sweep, tasks * id / count, tasks * (id + 1) / count);
+        }}
+        return failed;
+    }}
+#endif
+    (void)threads;
+    failed = run_range(job, sweep, 0, tasks);
+    return failed;
+}}
+"""
+
+ENTRY = """
+int run(const Array *arrays, long batch, long ny, const double *coefficient, const double *factor, double dt,
+        const double *rows, double *gradients, int threads)
+{{
+    const long blocks = (ny + {target} - 1) / {target}, tasks = batch * blocks;
+    real sc[{scalars}] = {{0}};
+    real *table = malloc(ny * {rows} * sizeof(real));
+    double *sums = calloc(tasks * {sums} + 1, sizeof(double));
+    Job job = {{arrays, ny, (ny + blocks - 1) / blocks, blocks, table, sc, sums}};
+    int failed = !table || !sums;
+    if (!failed) {{
+        slow_values(coefficient, factor, dt, rows, ny, sc, table);
+        /* A sample in one block runs all its sweeps in one go, while it is in the cache. */
+        if (blocks == 1) failed = run_all(&job, -1, tasks, threads);
+        else for (int k = 0; k < {sweeps} && !failed; k++) failed = run_all(&job, k, tasks, threads);
+{writes}
+    }}
+    (void)gradients;
+    free(table);
+    free(sums);
+    return failed;
+}}
+"""
