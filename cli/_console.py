@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from cli._globals import Globals
 
-__all__ = ["Console", "console"]
+__all__ = ["Console", "console", "shown"]
 
 _SHOWN = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 
@@ -116,6 +116,13 @@ class Console:
         import traceback
 
         _write("".join(traceback.format_exception(problem)).rstrip().translate(_SHOWN), sys.stderr)
+
+
+def shown(value: object) -> str:
+    """A value as people read it: four digits of a number, words for what is not there or a switch."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _columns_that_fit(widths: Sequence[int], essential: int) -> int:

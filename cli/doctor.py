@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli._console import console
+from cli._console import console, shown
 
 __all__ = ["doctor"]
 
@@ -18,9 +18,9 @@ def doctor() -> None:
 
     found = diagnosis.diagnose()
     for section, facts in found.sections.items():
-        console.text(section)
+        console.text(section if facts else f"{section}: none")
         for label, value in facts.items():
-            console.text(f"  {label:<14}{value}")
+            console.text(f"  {label:<16}{shown(value)}")
     for problem in found.problems:
         console.text(f"problem: {problem.what}")
         console.text(f"  do    {problem.do}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli._console import console
+from cli._console import console, shown
 from cli._errors import ExitCode
 
 __all__ = ["app"]
@@ -22,9 +22,9 @@ def list_operators(
 
     Example: stationpde ops list 'advection*'
     """
-    from stationpde import catalogue
+    from stationpde import operator_cards
 
-    found = catalogue.cards(pattern)
+    found = operator_cards.cards(pattern)
     columns = ["name", "units", "what it is", "family", "backends", "owner"]
     rows = [[c.name, c.signature, c.summary, c.family, ", ".join(c.backends), c.owner] for c in found]
     if rows:
@@ -43,9 +43,9 @@ def show(
 
     Example: stationpde ops show laplacian --markdown
     """
-    from stationpde import catalogue
+    from stationpde import operator_cards
 
-    chosen = catalogue.card(name)
+    chosen = operator_cards.card(name)
     console.text(chosen.to_markdown() if markdown else chosen.to_text())
     console.result(chosen.to_json())
 
@@ -60,9 +60,9 @@ def check(
 
     Example: stationpde ops check 'advection*' my_operator
     """
-    from stationpde import catalogue
+    from stationpde import operator_cards
 
-    report = catalogue.check(
+    report = operator_cards.check(
         names or [], progress=lambda name, wrong: console.note(f"{'FAIL' if wrong else 'ok':<5}{name}")
     )
     for failure in report.failed:
@@ -87,7 +87,7 @@ def bench(
 
     console.note("measuring; this takes a while on a busy machine")
     ratios = pde_step_ratios(quick=quick)
-    console.table(["quantity", "value"], [[key, _shown(value)] for key, value in _flat(ratios)])
+    console.table(["quantity", "value"], [[key, shown(value)] for key, value in _flat(ratios)])
     console.result({"pde_step": ratios})
 
 
@@ -96,7 +96,3 @@ def _flat(values: dict[str, object], prefix: str = "") -> list[tuple[str, object
     for key, value in values.items():
         pairs += _flat(value, f"{prefix}{key} › ") if isinstance(value, dict) else [(prefix + key, value)]
     return pairs
-
-
-def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -83,7 +83,7 @@ def _kernels() -> dict[str, Any]:
     compiler, cache = find_compiler(), cache_directory()
     kept = [path.stat().st_size for path in cache.iterdir() if path.is_file()]
     return {
-        "compiler": None if compiler is None else repr(compiler),
+        "compiler": None if compiler is None else f"{' '.join(compiler.command)}, {compiler.version}",
         "cache": str(cache),
         "kept": f"{len(kept)} files, {sum(kept) / 1e6:.1f} MB",
     }

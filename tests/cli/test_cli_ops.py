@@ -69,8 +69,8 @@ def test_show_gives_equation_units_reference_and_source():
 
 def test_show_writes_markdown():
     page = run("ops show laplacian --markdown").stdout
-    assert page.startswith("# laplacian\n")
-    assert "| `a` | =A |" in page
+    assert page.startswith("### laplacian\n")
+    assert "| `a` | A |" in page
 
 
 def test_an_unknown_name_suggests_the_nearest_and_exits_2():

@@ -82,8 +82,8 @@ BROKEN = """
 import sys, time, types
 import stationpde
 
-catalogue = types.ModuleType("stationpde.catalogue")  # in place of the real one, which imports torch
-sys.modules["stationpde.catalogue"] = stationpde.catalogue = catalogue
+catalogue = types.ModuleType("stationpde.operator_cards")  # in place of the real one, which imports torch
+sys.modules["stationpde.operator_cards"] = stationpde.operator_cards = catalogue
 
 
 def cards(pattern):

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pde_ops import BackendError, Field, Grid2D, Operator, operators
+from pde_ops.catalogue import entry
 from pde_ops.errors import UnknownNameError
 from pde_ops.lowering import lower
 from pde_ops.units import parse_unit, signature
 
 __all__ = ["CheckReport", "OperatorCard", "card", "cards", "check", "select"]
 
-_LETTERS = {"lam": r"\lambda", "kappa": r"\kappa", "theta": r"\theta", "rho": r"\rho"}
 log = logging.getLogger(__name__)
 
 
@@ -49,16 +49,8 @@ class OperatorCard:
         return {**asdict(self), "signature": self.signature}
 
     def to_markdown(self) -> str:
-        """The card as a page."""
-        lines = [f"# {self.name}", "", self.summary, "", f"$$ {self.latex} $$", ""]
-        lines += ["| argument | unit | sensible values (SI) |", "|---|---|---|"]
-        for name, unit in self.inputs.items():
-            sensible = " to ".join(f"{bound:g}" for bound in self.domain.get(name, ()))
-            lines.append(f"| `{name}` | {unit} | {sensible} |")
-        lines += [f"| *result* | {self.output} | |", ""]
-        lines += [f"* {label}: {value}" for label, value in self._facts()]
-        notes = self.description.partition("Notes\n-----\n")[2].strip()
-        return "\n".join([*lines, "", notes] if notes else lines)
+        """The card as the documentation shows it."""
+        return entry(operators[self.name])
 
     def to_text(self) -> str:
         """The card for a terminal."""
@@ -96,7 +88,7 @@ def card(name: str) -> OperatorCard:
         inputs=dict(record.inputs),
         output=record.output,
         # An operator called on its own argument names prints its equation.
-        latex=record.print_latex([_LETTERS.get(name, name) for name in record.inputs], record.options),
+        latex=record.print_latex(list(record.inputs), record.options),
         references=tuple(record.references),
         properties=dict(record.properties),
         domain=dict(record.domain),
