@@ -1,0 +1,286 @@
+"""Files, folders and archives as one sequence of streams; nothing is ever unpacked to disk.
+
+``x.tar.gz`` → ``x.tar`` → ``x.csv`` is read through all its layers as one stream in constant memory. Names are
+checked, links and devices are refused, and a stream that swells more than 200:1 is cut off.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import DataError, UsageError, printable
+from .safety import (
+    MAX_MEMBERS,
+    MAX_RATIO,
+    check_names,
+    check_ratio,
+    check_zip,
+    file_kind,
+    kind_of_bytes,
+    open_binary,
+    shown,
+)
+
+__all__ = ["Member", "files_below", "members", "size_of"]
+
+_HEAD = 1 << 16
+_DEEPEST = 4
+# Long names and extended headers of a tar archive are read into memory by the library: they are short or a trap.
+_LONGEST_TAR_EXTRA = 1 << 20
+_GUARD_FROM = 16 << 20
+_TABLES = (".csv", ".tsv", ".txt", ".dat", ".parquet", ".pq")
+_PACKED = (".gz", ".tar", ".tgz", ".zip")
+
+
+@dataclass(slots=True)
+class Member:
+    """One file inside a source: ``stream`` is good until the next member is asked for.
+
+    ``head`` holds the first bytes, which the stream gives again. ``path`` is set for a plain file on disk, which
+    alone can be read from the middle. ``size`` is in bytes, 0 where unknown; ``consumed`` says how many bytes on disk
+    of the whole source were read.
+    """
+
+    label: str
+    stream: IO[bytes]
+    head: bytes
+    size: int
+    path: Path | None = None
+    consumed: Callable[[], int] = lambda: 0
+
+    @property
+    def kind(self) -> str:
+        """What the first bytes say."""
+        return kind_of_bytes(self.head)
+
+
+class _Peeked(io.RawIOBase):
+    """A stream whose first bytes were looked at."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or size < 0:
+            made, self._head = self._head + self._rest.read(), b""
+            return made
+        if self._head:
+            made, self._head = self._head[:size], self._head[size:]
+            return made if len(made) == size else made + self._rest.read(size - len(made))
+        return self._rest.read(size)
+
+
+class _Counted(io.RawIOBase):
+    """Counts what is read from a file."""
+
+    def __init__(self, inner: IO[bytes]) -> None:
+        self._inner = inner
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        made = self._inner.read(-1 if size is None else size)
+        self.count += len(made)
+        return made
+
+
+class _Inflating(io.RawIOBase):
+    """A gzip stream that is cut off when it swells beyond reason."""
+
+    def __init__(self, packed: IO[bytes], label: str) -> None:
+        self._packed = _Counted(packed)
+        self._plain = gzip.GzipFile(fileobj=self._packed, mode="rb")
+        self._label = label
+        self._made = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        with _damage(self._label):
+            made: bytes = self._plain.read(-1 if size is None else size)
+        self._made += len(made)
+        if self._made > _GUARD_FROM and self._made > MAX_RATIO * self._packed.count:
+            check_ratio(self._made, self._packed.count, self._label)
+        return made
+
+
+class _CarefulTarInfo(tarfile.TarInfo):
+    """Refuses extended headers that would be read whole into memory."""
+
+    _EXTENDED = (
+        tarfile.XHDTYPE,
+        tarfile.XGLTYPE,
+        tarfile.SOLARIS_XHDTYPE,
+        tarfile.GNUTYPE_LONGNAME,
+        tarfile.GNUTYPE_LONGLINK,
+    )
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in self._EXTENDED and not 0 <= self.size <= _LONGEST_TAR_EXTRA:
+            raise tarfile.HeaderError(f"an extended header of {self.size:,} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc]
+
+
+@contextmanager
+def _damage(label: str) -> Iterator[None]:
+    """Name the archive that a library stumbles over."""
+    try:
+        yield
+    except (
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        zlib.error,
+        gzip.BadGzipFile,
+        EOFError,
+        NotImplementedError,
+        OverflowError,
+        ValueError,
+    ) as problem:
+        what = printable(str(problem) or type(problem).__name__)[:200]
+        raise DataError(f"{label} is a damaged archive: {what}", code="SPDE-D103") from None
+
+
+def files_below(path: Path) -> list[Path]:
+    """The files that a source consists of: itself, or the tables and archives in a folder, sorted by name."""
+    if not path.is_dir():
+        return [path]
+    endings = (*_TABLES, *_PACKED)
+    found = [p for p in sorted(path.iterdir()) if p.is_file() and p.name.lower().endswith(endings)]
+    if not found:
+        raise UsageError(
+            f"{printable(path)} holds no file that ends in {', '.join(endings)}", code="SPDE-D100", where=str(path)
+        )
+    return found
+
+
+def size_of(path: Path) -> int:
+    """Bytes on disk of all files of a source."""
+    return sum(p.stat().st_size for p in files_below(path))
+
+
+def members(path: Path, max_bytes: int) -> Iterator[Member]:
+    """Every file of a source, through all layers of archives; a folder's files in the order of their names."""
+    before = 0
+    for file in files_below(path):
+        with open_binary(file) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if file_kind(file) == "gzip":
+                _check_gzip_trailer(stream, size, shown(file))
+            for member in _inside(stream, shown(file), size, file, max_bytes, 0):
+                member.consumed = partial(_position, stream, before)
+                yield member
+        before += size
+
+
+def _position(stream: IO[bytes], before: int) -> int:
+    return before + (0 if stream.closed else stream.tell())
+
+
+def _inside(
+    stream: IO[bytes], label: str, size: int, path: Path | None, max_bytes: int, depth: int
+) -> Iterator[Member]:
+    if depth > _DEEPEST:
+        raise DataError(f"{label}: archives inside archives, more than {_DEEPEST} deep", code="SPDE-D104")
+    head = stream.read(_HEAD)
+    kind = kind_of_bytes(head)
+    if kind == "zip" and path is not None:
+        stream.seek(0)
+        yield from _in_zip(stream, label, max_bytes, depth)
+    elif kind == "gzip":
+        inflating: Any = _Inflating(_as_binary(_Peeked(head, stream)), label)
+        yield from _inside(inflating, label, 0, None, max_bytes, depth + 1)
+    elif kind == "tar":
+        yield from _in_tar(_as_binary(_Peeked(head, stream)), label, max_bytes, depth)
+    else:
+        yield Member(label, _as_binary(_Peeked(head, stream)), head, size, path)
+
+
+def _as_binary(stream: Any) -> IO[bytes]:
+    made: IO[bytes] = stream
+    return made
+
+
+def _check_gzip_trailer(stream: IO[bytes], size: int, label: str) -> None:
+    """The last four bytes give the inflated size (modulo 4 GiB): enough to refuse most traps unopened."""
+    if size < 18:
+        raise DataError(f"{label} is a damaged archive: it ends inside its header", code="SPDE-D103")
+    stream.seek(-4, os.SEEK_END)
+    claimed = int.from_bytes(stream.read(4), "little")
+    stream.seek(0)
+    check_ratio(claimed, size, label)
+
+
+def _in_tar(stream: IO[bytes], label: str, max_bytes: int, depth: int) -> Iterator[Member]:
+    with _damage(label):
+        archive = tarfile.TarFile.open(fileobj=stream, mode="r|", tarinfo=_CarefulTarInfo)
+    names: set[str] = set()
+    while True:
+        with _damage(label):
+            info = archive.next()
+        if info is None:
+            return
+        check_names([info.name], label)
+        name = f"{label} › {printable(Path(info.name).name)}"
+        if info.name in names:
+            raise DataError(f"{label} holds '{printable(info.name)[:80]}' twice", code="SPDE-D106")
+        names.add(info.name)
+        if len(names) > MAX_MEMBERS:
+            raise DataError(f"{label} has more than {MAX_MEMBERS:,} members", code="SPDE-D104")
+        if info.isdir():
+            continue
+        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE):
+            raise DataError(f"{name} is a link, a device or a sparse file", code="SPDE-D106")
+        try:
+            tarfile.data_filter(info, "")
+        except tarfile.FilterError as problem:
+            raise DataError(f"{name} is refused: {printable(problem)}", code="SPDE-D106") from None
+        with _damage(label):
+            inner = archive.extractfile(info)
+        if inner is not None and not Path(info.name).name.startswith("."):
+            yield from _inside(_Careful(inner, name), name, info.size, None, max_bytes, depth + 1)  # type: ignore[arg-type]
+
+
+class _Careful(io.RawIOBase):
+    """A stream inside an archive: whatever the library raises on damage names the member."""
+
+    def __init__(self, inner: IO[bytes], label: str) -> None:
+        self._inner = inner
+        self._label = label
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        with _damage(self._label):
+            return self._inner.read(-1 if size is None else size)
+
+
+def _in_zip(stream: IO[bytes], label: str, max_bytes: int, depth: int) -> Iterator[Member]:
+    # Members are streamed, so only the ratio limits them; the total stands against what an archive may claim.
+    archive = check_zip(stream, label, max(max_bytes, 1 << 44))
+    for info in archive.infolist():
+        base = Path(info.filename).name
+        if info.is_dir() or base.startswith("."):
+            continue
+        name = f"{label} › {printable(base)}"
+        with _damage(label):
+            inner = archive.open(info)
+        yield from _inside(_Careful(inner, name), name, info.file_size, None, max_bytes, depth + 1)  # type: ignore[arg-type]

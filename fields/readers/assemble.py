@@ -1,0 +1,134 @@
+"""Rows to a block of a regular array: nearest in time, duplicates merged, conflicts refused or settled as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..derive import wind_components, wind_speed_direction
+from ..errors import DataError, locate
+from .clock import Axis, shown_time
+from .spool import Records
+
+__all__ = ["Assembled", "assemble"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A block: ``values[variable, time, station]``, and how many rows were off the axis, double, or in conflict."""
+
+    values: Array
+    off_axis: int
+    doubles: int
+    conflicts: int
+    conflict: str = ""
+    slot_doubles: Array | None = None
+
+
+def assemble(
+    records: Records, axis: Axis, start: int, stop: int, stations: Sequence[str], names: Sequence[str],
+    on_duplicate: str | None,
+) -> Assembled:  # fmt: skip
+    """Put rows on the steps ``start`` to ``stop`` of an axis.
+
+    A value is taken from the row nearest in time, no further than the axis's tolerance; where that row lacks a
+    variable, from the next nearest. Rows of the same station and instant are merged if they agree or complete each
+    other; otherwise ``on_duplicate`` decides: ``first`` in the file, or ``mean`` (of wind, the vector's).
+    """
+    steps, count = stop - start, len(stations)
+    grid = np.full((len(names), steps, count), np.nan, np.float32)
+    slot, distance = axis.slots(records.time)
+    inside = (slot >= start) & (slot < stop)
+    near = inside & (distance <= axis.tolerance)
+    off_axis = int(inside.sum() - near.sum())
+    if not near.all():
+        records = Records(records.time[near], records.station[near], records.values[:, near])
+        slot, distance = slot[near], distance[near]
+    cell = (slot - start) * count + records.station
+    hits = np.bincount(cell, minlength=steps * count)
+    flat = grid.reshape(len(names), -1)
+    if hits.max(initial=0) <= 1:
+        flat[:, cell] = records.values
+        return Assembled(grid, off_axis, 0, 0)
+    crowded = hits[cell] > 1
+    alone = ~crowded
+    flat[:, cell[alone]] = records.values[:, alone]
+    rest = Records(records.time[crowded], records.station[crowded], records.values[:, crowded])
+    found = _settle(flat, rest, cell[crowded], distance[crowded], names, on_duplicate, stations)
+    per_slot = np.bincount((slot - start)[crowded], minlength=steps)
+    return Assembled(grid, off_axis, found[0], found[1], found[2], per_slot)
+
+
+def _settle(
+    flat: Array, rows: Records, cell: Array, distance: Array, names: Sequence[str], on_duplicate: str | None,
+    stations: Sequence[str],
+) -> tuple[int, int, str]:  # fmt: skip
+    """Fill cells that several rows claim; returns doubles, conflicts, and the place of the first conflict."""
+    # Rows of one instant belong together; groups are numbered by cell and time, in the order of the file inside.
+    order = np.lexsort((np.arange(len(cell)), rows.time, cell))
+    cell, distance = cell[order], distance[order]
+    time, station, values = rows.time[order], rows.station[order], rows.values[:, order]
+    begins = np.concatenate([[True], (cell[1:] != cell[:-1]) | (time[1:] != time[:-1])])
+    group = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+    doubles = len(cell) - first.size
+    merged, clash = _merge(values, group, first, names, on_duplicate)
+    if clash.any() and on_duplicate is None:
+        row = int(first[np.flatnonzero(clash)[0]])
+        where = f"station {stations[int(station[row])]} at {shown_time(int(time[row]))}"
+        return doubles, int(clash.sum()), where
+    # From far to near, so that the nearest row that has the variable is written last.
+    far_first = np.argsort(-distance[first], kind="stable")
+    target = cell[first][far_first]
+    for kept, filled in zip(flat, merged[:, far_first]):
+        known = ~np.isnan(filled)
+        kept[target[known]] = filled[known]
+    return doubles, int(clash.sum()), ""
+
+
+def _merge(
+    values: Array, group: Array, first: Array, names: Sequence[str], on_duplicate: str | None
+) -> tuple[Array, Array]:
+    """One value for each group of rows of the same instant, and which groups contradict themselves."""
+    merged = np.full((len(names), first.size), np.nan, np.float32)
+    clash = np.zeros(first.size, bool)
+    for kept, column in zip(merged, values):
+        known = np.flatnonzero(~np.isnan(column))
+        # The first known value of each group: written backwards, the first is written last.
+        kept[group[known][::-1]] = column[known][::-1]
+        clash[group[known][column[known] != kept[group[known]]]] = True
+    if on_duplicate == "mean" and clash.any():
+        _average(merged, values, group, names, clash)
+    return merged, clash
+
+
+def _average(merged: Array, values: Array, group: Array, names: Sequence[str], clash: Array) -> None:
+    columns = {name: values[i].astype(np.float64) for i, name in enumerate(names)}
+    if "dd" in columns and "ff" in columns:
+        # 350° and 10° make north, not south: directions are averaged as vectors.
+        columns["dd"], columns["ff"] = wind_components(columns["ff"], columns["dd"])
+    means = {}
+    for name, column in columns.items():
+        known = ~np.isnan(column)
+        total = np.bincount(group[known], weights=column[known], minlength=clash.size)
+        number = np.bincount(group[known], minlength=clash.size)
+        means[name] = np.where(number > 0, total / np.maximum(number, 1), np.nan)
+    if "dd" in means and "ff" in means:
+        means["ff"], means["dd"] = wind_speed_direction(means["dd"], means["ff"])
+    for i, name in enumerate(names):
+        merged[i, clash] = means[name][clash]
+
+
+def conflict_error(found: Assembled, label: str, command: str) -> DataError:
+    """The error for rows that contradict each other."""
+    return DataError(
+        f"{found.conflicts:,} stations and times are there twice and contradict themselves (first: {found.conflict})",
+        code="SPDE-D034",
+        where=locate(label),
+        do=f"{command} (or mean)",
+    )

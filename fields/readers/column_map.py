@@ -1,0 +1,326 @@
+"""Column maps: what the columns of somebody's table mean, written as TOML.
+
+A map says how the text is written (separator, decimal mark, encoding, missing codes), where times and stations are
+found, and for each variable its column and unit. ``maps/inmet.toml`` and ``maps/tidy.toml`` are examples that ship.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import FieldsError, UsageError, printable
+from ..units_gate import conversion
+from ..variables import VARIABLES
+from .clock import Zone, parse_step
+from .safety import open_binary, shown
+
+__all__ = ["Column", "ColumnMap", "MapError", "Stations", "TextForm", "TimeForm", "load_map", "shipped_map"]
+
+_LARGEST = 256 << 10
+_DEEPEST = 16
+_MOST_NAMES = 64
+
+
+class MapError(FieldsError):
+    """A column map that cannot be used: a configuration error."""
+
+    code = "SPDE-D120"
+    exit_code = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """How a table is written down; ``auto`` is found out from its first lines and said."""
+
+    separator: str = "auto"
+    decimal: str = "auto"
+    encoding: str = "auto"
+    header_lines: int = 0
+    comment: str = ""
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TimeForm:
+    """Columns that make up a time (joined by a blank), their format (or ``iso``), clock, and step."""
+
+    columns: tuple[tuple[str, ...], ...] = (("time",),)
+    formats: tuple[str, ...] = ("iso",)
+    zone: str | None = None
+    step: int | None = None
+    tolerance: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stations:
+    """Where a station's id, position and name are found.
+
+    ``source`` is ``columns`` (of every row), ``header`` (lines before the column names, ``key<separator>value``),
+    ``file`` (a table of stations; ``key`` is the column of the data that holds the id) or ``name`` (the id is the
+    part of the file's name that ``pattern`` captures, the rest comes from ``file``).
+    """
+
+    source: Literal["columns", "header", "file", "name"] = "columns"
+    id: tuple[str, ...] = ("station",)
+    lat: tuple[str, ...] = ("lat",)
+    lon: tuple[str, ...] = ("lon",)
+    alt: tuple[str, ...] = ("alt",)
+    name: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    file: str = ""
+    pattern: str = ""
+    units: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A variable's column: its possible names, its unit, its own missing codes.
+
+    ``split`` and ``part`` take one piece of a compound value such as ``+0123,1``; ``scale`` is a factor that the
+    format documents (tenths of a degree). Both are declared here, so nothing is scaled silently.
+    """
+
+    names: tuple[str, ...]
+    unit: str
+    missing: tuple[str, ...] = ()
+    split: str = ""
+    part: int = 0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMap:
+    """A whole map."""
+
+    title: str
+    text: TextForm
+    time: TimeForm
+    stations: Stations
+    variables: Mapping[str, Column]
+    pressure_kind: str = "station"
+    label: str = "map"
+
+    def missing_from(self, columns: list[str]) -> list[str]:
+        """Names that the map asks for and a table does not have; variables need only be there in part."""
+        there = set(columns)
+        wanted = list(self.time.columns)
+        if self.stations.source == "columns":
+            wanted += [self.stations.id, self.stations.lat, self.stations.lon, self.stations.alt]
+        elif self.stations.source == "file" and self.stations.key:
+            wanted.append(self.stations.key)
+        absent = [names[0] for names in wanted if not there.intersection(names)]
+        if not any(there.intersection(column.names) for column in self.variables.values()):
+            absent += [column.names[0] for column in self.variables.values()]
+        return absent
+
+    def with_units(self, units: Mapping[str, str]) -> ColumnMap:
+        """The map with units that the user declares instead."""
+        made = {name: replace(c, unit=units.get(name, c.unit)) for name, c in self.variables.items()}
+        places = {**self.stations.units, **{k: v for k, v in units.items() if k in ("lat", "lon", "alt")}}
+        return replace(self, variables=made, stations=replace(self.stations, units=places))
+
+
+def shipped_maps() -> list[str]:
+    """Names of the maps that come with the package."""
+    folder = resources.files(__package__).joinpath("maps")
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def shipped_map(name: str) -> ColumnMap:
+    """A map that comes with the package, by name."""
+    text = resources.files(__package__).joinpath("maps", f"{name}.toml").read_bytes()
+    return parse_map(text, f"{name}.toml")
+
+
+def load_map(given: str | Path) -> ColumnMap:
+    """A map from a file, or a shipped one by its name."""
+    path = Path(given)
+    if not path.suffix and not path.exists() and str(given) in shipped_maps():
+        return shipped_map(str(given))
+    try:
+        with open_binary(path) as file:
+            return parse_map(file.read(_LARGEST + 1), shown(path))
+    except UsageError as problem:
+        known = ", ".join(shipped_maps())
+        raise UsageError(problem.message, code=problem.code, do=f"give a TOML file, or one of {known}") from None
+
+
+def parse_map(raw: bytes, label: str) -> ColumnMap:
+    """Read a map.
+
+    Raises
+    ------
+    MapError
+        With the line for broken TOML; with the key, and what was probably meant, for what the map cannot say.
+    """
+    if len(raw) > _LARGEST:
+        raise MapError(f"{label} is larger than {_LARGEST:,} bytes: no column map is")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        line = raw[: problem.start].count(b"\n") + 1
+        raise MapError(f"{label} is not a text in UTF-8: line {line}") from None
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise MapError(f"{label} is not TOML: {printable(problem)}", do="correct that line") from None
+    except RecursionError:
+        raise MapError(f"{label} is nested too deeply: line {_deepest_line(text)}") from None
+    return _Reading(label).column_map(content)
+
+
+def _deepest_line(text: str) -> int:
+    depths = [line.count("[") + line.count("{") for line in text.splitlines()]
+    return depths.index(max(depths)) + 1
+
+
+class _Reading:
+    """Turns parsed TOML into a map, key by key."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+
+    def fail(self, what: str, do: str = "") -> MapError:
+        return MapError(f"{self.label}: {what}", do=do or None)
+
+    def table(self, content: Any, place: str, known: tuple[str, ...]) -> dict[str, Any]:
+        if not isinstance(content, dict):
+            raise self.fail(f"[{place}] must be a table")
+        for key in content:
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, n=1)
+                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+                raise self.fail(f"[{place}] has the unknown key '{printable(key)[:60]}'", hint)
+        return content
+
+    def text(self, table: dict[str, Any], key: str, default: str = "", longest: int = 400) -> str:
+        value = table.get(key, default)
+        if not isinstance(value, str) or len(value) > longest:
+            raise self.fail(f"`{key}` must be a text of at most {longest} characters")
+        return value
+
+    def names(self, value: Any, key: str) -> tuple[str, ...]:
+        listed = [value] if isinstance(value, str) else value
+        good = isinstance(listed, list) and 0 < len(listed) <= _MOST_NAMES
+        if not good or not all(isinstance(item, str) and len(item) <= 400 for item in listed):
+            raise self.fail(f"`{key}` must be a text or a list of texts")
+        return tuple(item.strip() for item in listed)
+
+    def choice(self, table: dict[str, Any], key: str, default: str, allowed: tuple[str, ...]) -> str:
+        value = self.text(table, key, default)
+        if value not in allowed:
+            raise self.fail(f"`{key}` is '{printable(value)[:40]}'", f"choose one of {', '.join(allowed)}")
+        return value
+
+    def column_map(self, content: dict[str, Any]) -> ColumnMap:
+        known = ("title", "description", "pressure_kind", "file", "time", "station", "variables")
+        self.table(content, "top level", known)
+        stations = self.stations(content.get("station", {}))
+        return ColumnMap(
+            title=self.text(content, "title", self.label),
+            text=self.text_form(content.get("file", {})),
+            time=self.time_form(content.get("time", {})),
+            stations=stations,
+            variables=self.variables(content.get("variables", {})),
+            pressure_kind=self.choice(content, "pressure_kind", "station", ("station", "sea_level")),
+            label=self.label,
+        )
+
+    def text_form(self, content: Any) -> TextForm:
+        known = ("separator", "decimal", "encoding", "header_lines", "comment", "missing")
+        table = self.table(content, "file", known)
+        separator = self.text(table, "separator", "auto")
+        separator = {"tab": "\t", "comma": ",", "semicolon": ";"}.get(separator, separator)
+        if separator not in ("auto", "whitespace") and (len(separator) != 1 or not separator.isascii()):
+            raise self.fail("`separator` must be one ASCII character, 'tab', 'whitespace' or 'auto'")
+        encoding = self.text(table, "encoding", "auto")
+        if encoding != "auto":
+            try:
+                b"0123456789,;\n".decode(encoding)
+            except (LookupError, UnicodeError, ValueError):
+                raise self.fail(f"`encoding` '{printable(encoding)[:40]}' is not one that tables use") from None
+        lines = table.get("header_lines", 0)
+        if not isinstance(lines, int) or isinstance(lines, bool) or not 0 <= lines <= 1000:
+            raise self.fail("`header_lines` must be a number from 0 to 1000")
+        missing = self.names(table["missing"], "missing") if table.get("missing") else ()
+        decimal = self.choice(table, "decimal", "auto", ("auto", ".", ","))
+        if decimal == "," and separator == ",":
+            raise self.fail("`separator` and `decimal` are both a comma")
+        return TextForm(separator, decimal, encoding, lines, self.text(table, "comment", longest=8), missing)
+
+    def time_form(self, content: Any) -> TimeForm:
+        table = self.table(content, "time", ("columns", "format", "zone", "step", "tolerance"))
+        columns = table.get("columns", ["time"])
+        if not isinstance(columns, list) or not 0 < len(columns) <= 8:
+            raise self.fail("`columns` of [time] must be a list of one to eight columns")
+        formats = self.names(table.get("format", "iso"), "format")
+        for form in formats:
+            if form != "iso" and "%" not in form:
+                raise self.fail(f"time format '{printable(form)[:40]}' has no % directive", "as in '%Y-%m-%d %H:%M'")
+        zone = self.text(table, "zone") or None
+        try:
+            name = Zone.parse(zone).name if zone else None
+            steps = {key: parse_step(self.text(table, key)) for key in ("step", "tolerance") if key in table}
+        except UsageError as problem:
+            raise self.fail(problem.message, problem.do or "") from None
+        listed = tuple(self.names(column, "columns") for column in columns)
+        return TimeForm(listed, formats, name, steps.get("step"), steps.get("tolerance"))
+
+    def stations(self, content: Any) -> Stations:
+        places = ("id", "lat", "lon", "alt", "name", "key")
+        table = self.table(content, "station", ("from", *places, "file", "pattern", "units"))
+        source: Any = self.choice(table, "from", "columns", ("columns", "header", "file", "name"))
+        found = {key: self.names(table[key], key) for key in places if key in table}
+        units = self.table(table.get("units", {}), "station.units", ("lat", "lon", "alt"))
+        for name, unit in units.items():
+            self._unit(name, unit)
+        pattern = self.text(table, "pattern", longest=100)
+        if source == "name":
+            self._pattern(pattern)
+        if source == "file" and not found.get("key"):
+            found["key"] = found.get("id", ("station",))
+        return Stations(source=source, file=self.text(table, "file"), pattern=pattern, units=units, **found)
+
+    def _pattern(self, pattern: str) -> None:
+        try:
+            groups = re.compile(pattern).groups
+        except (re.error, RecursionError, OverflowError):
+            groups = 0
+        # Nested repetition can take for ever on a hostile name; ids never need it.
+        if groups != 1 or re.search(r"[*+}]\)[*+{]", pattern):
+            raise self.fail("`pattern` must be a regular expression with one group, as in '^([A-Z0-9]+)_'")
+
+    def _unit(self, name: str, unit: Any) -> None:
+        try:
+            conversion(name, unit if isinstance(unit, str) else "")
+        except FieldsError as problem:
+            raise self.fail(problem.message, problem.do or "") from None
+
+    def variables(self, content: Any) -> dict[str, Column]:
+        if not isinstance(content, dict) or not content:
+            raise self.fail("[variables] names no column", 'as in: t = { column = "temperature", unit = "degC" }')
+        made = {}
+        for name, about in self.table(content, "variables", tuple(VARIABLES)).items():
+            known = ("column", "unit", "missing", "split", "part", "scale")
+            table = self.table(about, f"variables.{name}", known)
+            if "column" not in table or "unit" not in table:
+                raise self.fail(f"[variables.{name}] needs `column` and `unit`")
+            self._unit(name, table["unit"])
+            part, scale = table.get("part", 0), table.get("scale", 1.0)
+            if not isinstance(part, int) or not 0 <= part < 100:
+                raise self.fail(f"`part` of {name} must be a number from 0 to 99")
+            if not isinstance(scale, int | float) or not 1e-9 < abs(scale) < 1e9:
+                raise self.fail(f"`scale` of {name} must be a factor other than 0")
+            missing = self.names(table["missing"], "missing") if table.get("missing") else ()
+            split = self.text(table, "split", longest=1)
+            made[name] = Column(
+                self.names(table["column"], "column"), table["unit"], missing, split, part, float(scale)
+            )
+        return made

@@ -1,0 +1,225 @@
+"""CF datasets: NetCDF files and zarr stores of others, with dimensions time and station in either order."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ..errors import DataError, printable
+from ..variables import COORDINATES, VARIABLES
+from .foreign_zarr import check_foreign_store, is_zarr
+from .registry import Reader
+from .rows import RowSource, with_unique_stations
+from .safety import MAX_RATIO, RATIO_FLOOR, check_ratio, file_kind, shown
+from .source import Network, ReadOptions, Source, Thinned, Workspace
+
+__all__ = ["READER", "DatasetSource"]
+
+Array = np.ndarray[Any, Any]
+
+# Names that files use beside the CF standard names of `fields.variables`.
+_ALIASES = {
+    "u": ("u10", "wind_u", "uas"), "v": ("v10", "wind_v", "vas"), "p": ("ps", "sp", "pressure", "station_pressure"),
+    "t": ("t2m", "tas", "temperature", "air_temp"), "rh": ("hurs", "rhum", "humidity"), "psl": ("msl", "mslp", "slp"),
+    "td": ("d2m", "dewpoint", "tdew"), "ff": ("wspd", "sfcwind"), "dd": ("wdir", "wind_dir"), "precip": ("pr", "tp"),
+    "lat": ("latitude",), "lon": ("longitude",), "alt": ("altitude", "elevation", "elev", "height", "alt_m"),
+}  # fmt: skip
+_STANDARD = {"p": ("air_pressure",), "alt": ("altitude", "height_above_mean_sea_level")}
+_STATION_DIMS = ("station", "stations", "stn", "site", "location", "platform", "obs_station")
+_IDS = ("station_id", "station", "id", "site", "platform_id", "station_name")
+_READ_FAULTS = (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
+
+
+class DatasetSource(RowSource):
+    """An open dataset."""
+
+    def __init__(self, ds: xr.Dataset, label: str, options: ReadOptions, work: Workspace) -> None:
+        self.reader, self.label = "dataset", label
+        self.about = printable(ds.attrs.get("title", "CF dataset"))[:200]
+        names = _find(ds, VARIABLES)
+        if options.pressure == "sea-level" and "p" in names:
+            names = {("psl" if name == "p" else name): var for name, var in names.items() if name != "psl"}
+        time, station = _dims(ds, names, label)
+        self._ds, self._names, self._dims = ds, names, (time, station)
+        places = _find(ds, COORDINATES)
+        network = _network(ds, places, station, label)
+        units = {name: _unit(ds, var, name, label, options) for name, var in names.items()}
+        for name, var in places.items():
+            usual = "m" if name == "alt" else "degrees"
+            units[name] = options.units.get(name) or str(ds[var].attrs.get("units", usual))
+        super().__init__(_seconds(ds, time, label), network, units, options, work)
+        self.pressure_kind = "sea_level" if "psl" in names and "p" not in names else "station"
+        taken = {*names.values(), *places.values()}
+        left = [str(v) for v in ds.data_vars if v not in taken and ds[v].dtype.kind == "f"]
+        if left:
+            self.report.notice("SPDE-D145", f"left out: {', '.join(map(printable, left[:12]))}", where=label)
+
+    def rows(self, index: Array) -> dict[str, Array]:
+        """Variables of some rows."""
+        span: Any = index
+        if index.size and np.array_equal(index, np.arange(index[0], index[0] + index.size)):
+            span = slice(int(index[0]), int(index[0]) + index.size)  # far cheaper than a list for files
+        made = {}
+        for name, var in self._names.items():
+            try:
+                block = self._ds[var].isel({self._dims[0]: span}).transpose(*self._dims).values
+            except _READ_FAULTS as problem:
+                raise _damaged(f"{self.label} › {printable(var)}", problem) from None
+            made[name] = np.asarray(block, np.float32)
+        return made
+
+
+def _damaged(label: str, problem: BaseException) -> DataError:
+    what = printable(str(problem).splitlines()[0] if str(problem) else type(problem).__name__)[:160]
+    return DataError(f"{label} cannot be read: {what}", code="SPDE-D103")
+
+
+def _find(ds: xr.Dataset, table: Any) -> dict[str, str]:
+    """Our names to the dataset's: by CF standard name, by our own name, by a usual one."""
+    by_standard: dict[str, str] = {}
+    for var in ds.variables:
+        by_standard.setdefault(str(ds[var].attrs.get("standard_name", "")), str(var))
+    lower = {str(var).lower(): str(var) for var in ds.variables if not str(var).endswith("_flag")}
+    found = {}
+    for name, row in table.items():
+        for standard in (row.standard_name, *_STANDARD.get(name, ())):
+            if standard in by_standard:
+                found.setdefault(name, by_standard[standard])
+        for alias in (name, *_ALIASES.get(name, ())):
+            if alias in lower:
+                found.setdefault(name, lower[alias])
+    return {name: var for name, var in found.items() if ds[var].dtype.kind in "fiu"}
+
+
+def _dims(ds: xr.Dataset, names: dict[str, str], label: str) -> tuple[str, str]:
+    if not names:
+        there = ", ".join(printable(v) for v in list(ds.data_vars)[:12])
+        raise DataError(
+            f"{label} holds none of {', '.join(VARIABLES)}",
+            code="SPDE-D146",
+            where=f"it holds {there or 'nothing'}; variables are recognised by standard_name or name",
+        )
+    shared = [tuple(map(str, ds[var].dims)) for var in names.values()]
+    first = shared[0]
+    if len(first) != 2 or any(set(dims) != set(first) for dims in shared):
+        raise DataError(
+            f"{label}: variables have the dimensions {sorted(set(shared))}",
+            code="SPDE-D146",
+            where="expected time and station; grids are lifted, not ingested",
+        )
+    time = next((d for d in first if d.lower() in ("time", "valid_time", "date") or _is_time(ds, d)), None)
+    if time is None:
+        raise DataError(f"{label}: neither of {first} is a time", code="SPDE-D146")
+    return time, next(d for d in first if d != time)
+
+
+def _is_time(ds: xr.Dataset, dim: str) -> bool:
+    return dim in ds.coords and ds[dim].dtype.kind == "M"
+
+
+def _seconds(ds: xr.Dataset, time: str, label: str) -> Array:
+    if time not in ds.variables:
+        raise DataError(f"{label}: the dimension {printable(time)} has no values", code="SPDE-D146")
+    values = ds[time].values
+    if values.dtype.kind != "M":
+        what = type(values.ravel()[0]).__name__ if values.size else values.dtype
+        raise DataError(
+            f"{label} › {printable(time)} is {what}, not a time of the ordinary calendar",
+            code="SPDE-D010",
+            do="give it CF units such as 'seconds since 1970-01-01' and the standard calendar",
+        )
+    if np.isnat(values).any():
+        raise DataError(f"{label} › {printable(time)} has empty entries", code="SPDE-D010")
+    return values.astype("datetime64[s]").astype(np.int64)
+
+
+def _unit(ds: xr.Dataset, var: str, name: str, label: str, options: ReadOptions) -> str:
+    unit = options.units.get(name) or ds[var].attrs.get("units")
+    if not isinstance(unit, str) or not unit.strip():
+        raise DataError(
+            f"{label} › {printable(var)} has no units attribute",
+            code="SPDE-D007",
+            do=f"declare it: --unit {name}={VARIABLES[name].file_units[0]}",
+        )
+    return unit
+
+
+def _network(ds: xr.Dataset, places: dict[str, str], station: str, label: str) -> Network:
+    absent = [name for name in ("lat", "lon", "alt") if name not in places]
+    if absent:
+        raise DataError(f"{label}: no variable gives {' and '.join(absent)} of the stations", code="SPDE-D008",
+                        do="add them with the standard names latitude, longitude and surface_altitude")  # fmt: skip
+    positions = []
+    for name in ("lat", "lon", "alt"):
+        values = ds[places[name]]
+        if values.dims != (station,):
+            raise DataError(
+                f"{label} › {printable(places[name])} has the dimensions {values.dims}, expected ({station},)",
+                code="SPDE-D023" if len(values.dims) > 1 else "SPDE-D146",
+            )
+        positions.append(np.asarray(values.values, np.float64))
+    return Network(_ids(ds, station, label), *positions)
+
+
+def _ids(ds: xr.Dataset, station: str, label: str) -> Array:
+    for name in (*_IDS, station):
+        if name in ds.variables and ds[name].dims == (station,):
+            values = ds[name].values
+            if values.dtype.kind == "S":
+                values = np.char.decode(values, "latin-1")
+            ids = np.asarray([str(v).strip() for v in values], dtype=str)
+            if any(len(i) > 200 for i in ids):
+                raise DataError(f"{label} › {printable(name)}: an id of more than 200 characters", code="SPDE-D033")
+            return ids
+    width = len(str(max(ds.sizes[station] - 1, 0)))
+    return np.asarray([f"{i:0{width}d}" for i in range(ds.sizes[station])], dtype=str)
+
+
+def _open(path: Path, max_bytes: int) -> xr.Dataset:
+    label = shown(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # foreign conventions; what matters is checked here
+        try:
+            if path.is_dir():
+                check_foreign_store(path)
+                return xr.open_zarr(path, chunks=None, consolidated=None)
+            engine = "netcdf4" if file_kind(path) in ("netcdf", "hdf5") else None
+            if engine is None:
+                raise DataError(f"{label} is not NetCDF: it is {file_kind(path)}", code="SPDE-D121")
+            ds = xr.open_dataset(path, engine=engine)
+        except _READ_FAULTS as problem:
+            raise _damaged(label, problem) from None
+    _check_netcdf(ds, path, label)
+    return ds
+
+
+def _check_netcdf(ds: xr.Dataset, path: Path, label: str) -> None:
+    size = path.stat().st_size
+    inflated = sum(int(np.prod(v.shape, dtype=object)) * v.dtype.itemsize for v in _all(ds))
+    if inflated > RATIO_FLOOR and inflated > MAX_RATIO * size:
+        check_ratio(inflated, size, label)
+
+
+def _all(ds: xr.Dataset) -> Iterable[xr.Variable]:
+    return ds.variables.values()
+
+
+def open_dataset(path: Path, options: ReadOptions, work: Workspace) -> Source:
+    """The reader's way in."""
+    opened = DatasetSource(_open(path, options.max_bytes), shown(path), options, work)
+    source = with_unique_stations(opened, options, work)
+    return Thinned(source, options.every) if options.every > 1 else source
+
+
+def _recognises(path: Path) -> int:
+    if path.is_dir():
+        return 3 if is_zarr(path) else 0
+    return 3 if file_kind(path) in ("netcdf", "hdf5") else 0
+
+
+READER = Reader("dataset", "CF NetCDF files and zarr stores of others", _recognises, open_dataset)

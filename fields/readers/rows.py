@@ -1,0 +1,135 @@
+"""Sources whose rows are times in any order: sorted, doubles settled, gaps left empty, on a regular axis."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, ProblemReport, locate
+from .assemble import Assembled, assemble, conflict_error
+from .clock import find_axis, shown_time
+from .source import Network, ReadOptions, Source, Workspace, Wrapped
+from .spool import Records
+
+__all__ = ["RowSource", "with_unique_stations"]
+
+Array = np.ndarray[Any, Any]
+
+
+class RowSource(Source):
+    """Base of readers that can give any rows of an array [time, station]."""
+
+    def __init__(
+        self, seconds: Array, network: Network, units: Mapping[str, str], options: ReadOptions, work: Workspace
+    ) -> None:
+        self.report = ProblemReport()
+        self.network, self.units = network, units
+        self._seconds = seconds
+        self._on_duplicate = options.on_duplicate
+        self._command = work.command
+        self.axis = find_axis(np.unique(seconds), options.step, options.tolerance, self.label, work.command.given())
+        if np.any(np.diff(seconds) < 0):
+            at = int(np.flatnonzero(np.diff(seconds) < 0)[0])
+            self.report.notice("SPDE-D035", "times were not in order and have been sorted", where=self.label,
+                               why=f"first at {shown_time(int(seconds[at + 1]))}")  # fmt: skip
+        slot, distance = self.axis.slots(seconds)
+        near = np.flatnonzero((distance <= self.axis.tolerance) & (slot >= 0) & (slot < self.axis.count))
+        if near.size < seconds.size:
+            self.report.notice("SPDE-D036", f"{seconds.size - near.size:,} times lie between the steps of the axis "
+                               "and were left out", where=self.label)  # fmt: skip
+        order = near[np.argsort(slot[near], kind="stable")]
+        self._row, self._slot = order, slot[order]
+        twice = self._row.size - np.unique(self._slot).size
+        if twice:
+            self.report.notice("SPDE-D034", f"{twice:,} times are there more than once", where=self.label)
+
+    @abstractmethod
+    def rows(self, index: Array) -> dict[str, Array]:
+        """Variables [row, station] of the rows at these positions."""
+
+    def read(self, start: int, stop: int) -> dict[str, Array]:
+        """Variables for the steps ``start`` to ``stop``."""
+        low, high = np.searchsorted(self._slot, [start, stop])
+        picked, slot = self._row[low:high], self._slot[low:high]
+        found = self.rows(picked)
+        if slot.size == stop - start and slot.size == np.unique(slot).size:
+            return found
+        return self._placed(found, picked, slot, start, stop)
+
+    def _placed(self, found: dict[str, Array], picked: Array, slot: Array, start: int, stop: int) -> dict[str, Array]:
+        """Gaps filled with NaN; rows that share a step settled value by value."""
+        count = len(self.network)
+        made = {name: np.full((stop - start, count), np.nan, np.float32) for name in found}
+        values, times = np.unique(slot, return_counts=True)
+        single = np.isin(slot, values[times == 1])
+        for name, table in found.items():
+            made[name][slot[single] - start] = table[single]
+        if single.all():
+            return made
+        names = list(found)
+        rest = np.flatnonzero(~single)
+        station = np.tile(np.arange(count, dtype=np.int32), rest.size)
+        time = np.repeat(self._seconds[picked[rest]], count)
+        stacked = np.stack([found[name][rest].reshape(-1) for name in names])
+        ids = [str(name) for name in self.network.ids]
+        settled: Assembled = assemble(
+            Records(time, station, stacked), self.axis, start, stop, ids, names, self._on_duplicate
+        )
+        if settled.conflict:
+            raise conflict_error(settled, self.label, self._command.given(("--on-duplicate", "first")))
+        shared = np.unique(slot[rest]) - start
+        for name, table in zip(names, settled.values):
+            made[name][shared] = table[shared]
+        return made
+
+
+def with_unique_stations(source: Source, options: ReadOptions, work: Workspace) -> Source:
+    """Refuse station ids that occur twice; with ``--fix`` columns that agree are merged while reading."""
+    ids, counts = np.unique(source.network.ids, return_counts=True)
+    if np.all(counts == 1):
+        return source
+    double = ids[counts > 1].tolist()
+    if not options.fix:
+        raise DataError(
+            f"{len(double)} station ids occur more than once",
+            code="SPDE-D033",
+            where=locate(source.label, stations=double, out_of=len(ids)),
+            do=work.command.given(("--fix", "")) + "   merges them if they agree",
+        )
+    return _Merged(source)
+
+
+class _Merged(Wrapped):
+    """Stations of one id as one, if they stand at one place and agree."""
+
+    def __init__(self, inner: Source) -> None:
+        super().__init__(inner)
+        network = inner.network
+        ids, first, group = np.unique(network.ids, return_index=True, return_inverse=True)
+        self._place = np.argsort(np.argsort(first))[group]  # column -> merged column, in order of first occurrence
+        self.network = network.take(np.sort(first))
+        for name in ("lat", "lon", "alt"):
+            if not np.array_equal(getattr(network, name), getattr(self.network, name)[self._place], equal_nan=True):
+                raise DataError("stations with one id stand at different places, so --fix cannot merge them",
+                                code="SPDE-D033", where=inner.label)  # fmt: skip
+        self.report.notice("SPDE-D033", f"{len(network) - len(ids)} stations that occurred twice were merged",
+                           where=inner.label)  # fmt: skip
+
+    def read(self, start: int, stop: int) -> dict[str, Array]:
+        """Variables with one column for each id."""
+        return {name: self._merge(name, table) for name, table in self._inner.read(start, stop).items()}
+
+    def _merge(self, name: str, table: Array) -> Array:
+        joined = np.full((table.shape[0], len(self.network)), np.nan, table.dtype)
+        for column, target in enumerate(self._place):
+            here, there = table[:, column], joined[:, target]
+            both = ~np.isnan(here) & ~np.isnan(there)
+            if np.any(here[both] != there[both]):
+                who = [self._inner.network.ids[column]]
+                raise DataError("stations with one id report different values, so --fix cannot merge them",
+                                code="SPDE-D033", where=locate(self.label, name, stations=who))  # fmt: skip
+            joined[:, target] = np.where(np.isnan(there), here, there)
+        return joined

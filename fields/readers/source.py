@@ -1,0 +1,184 @@
+"""What a reader hands over: a network and its observations, readable by block of time, in the source's own units."""
+
+from __future__ import annotations
+
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ProblemReport, printable
+from .clock import Axis, render_step
+from .safety import DEFAULT_MAX_BYTES
+
+__all__ = ["Command", "Network", "Progress", "ReadOptions", "Source", "Workspace"]
+
+# stage, done, total (0: unknown), unit of both ("bytes", "steps")
+Progress = Callable[[str, int, int, str], None]
+
+
+def silent(stage: str, done: int, total: int, unit: str) -> None:
+    """Nobody is watching."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Stations in the order of the arrays; positions in the units that the source declares."""
+
+    ids: np.ndarray[Any, Any]
+    lat: np.ndarray[Any, Any]
+    lon: np.ndarray[Any, Any]
+    alt: np.ndarray[Any, Any]
+    names: np.ndarray[Any, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, index: np.ndarray[Any, Any]) -> Network:
+        """Some of the stations."""
+        names = None if self.names is None else self.names[index]
+        return Network(self.ids[index], self.lat[index], self.lon[index], self.alt[index], names)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a user says about a source; None leaves it to the source.
+
+    ``step``, ``tolerance`` and ``start`` are seconds, the last on the source's clock. ``pressure`` is ``station`` or
+    ``sea-level``: what the column called p holds. ``every`` takes each n-th step.
+    """
+
+    units: Mapping[str, str] = field(default_factory=dict)
+    pressure: str | None = None
+    zone: str | None = None
+    start: int | None = None
+    step: int | None = None
+    tolerance: int | None = None
+    every: int = 1
+    on_duplicate: str | None = None
+    on_move: str | None = None
+    column_map: str | None = None
+    stations: str | None = None
+    max_bytes: int = DEFAULT_MAX_BYTES
+    fix: bool = False
+
+    def typed(self) -> list[tuple[str, str]]:
+        """The options as typed on a command line."""
+        from .clock import shown_time
+
+        start = None if self.start is None else shown_time(self.start).replace(" ", "T")
+        options: list[tuple[str, str | None]] = [
+            ("--map", self.column_map),
+            ("--stations", self.stations),
+            *(("--unit", f"{name}={unit}") for name, unit in self.units.items()),
+            ("--pressure", self.pressure),
+            ("--time-zone", self.zone),
+            ("--start", start),
+            ("--step", None if self.step is None else render_step(self.step)),
+            ("--tolerance", None if self.tolerance is None else render_step(self.tolerance)),
+            ("--every", None if self.every == 1 else str(self.every)),
+            ("--on-duplicate", self.on_duplicate),
+            ("--on-move", self.on_move),
+            ("--max-bytes", None if self.max_bytes == DEFAULT_MAX_BYTES else str(self.max_bytes)),
+            ("--fix", "" if self.fix else None),
+        ]
+        return [(option, value) for option, value in options if value is not None]
+
+
+# Options that may stand several times; the name before "=" tells them apart.
+_REPEATED = ("--unit", "--missing", "--trust")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The command that is being carried out, so that a message can say what to type instead."""
+
+    source: str = "SRC"
+    output: str = "OUT.zarr"
+    options: tuple[tuple[str, str], ...] = ()
+
+    def given(self, *more: tuple[str, str]) -> str:
+        """The command with options added or replaced; an empty value stands for a switch."""
+
+        def key(option: tuple[str, str]) -> tuple[str, str]:
+            return option[0], option[1].partition("=")[0] if option[0] in _REPEATED else ""
+
+        merged = {key(option): option for option in (*self.options, *more)}
+        words = [word for option in merged.values() for word in option if word]
+        return printable(shlex.join(["stationpde", "data", "ingest", self.source, "-o", self.output, *words]))
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where a reader may keep scratch files, whom it tells how far it is, and the command that it serves."""
+
+    folder: Path
+    progress: Progress = silent
+    command: Command = Command()
+
+
+class Source(ABC):
+    """Observations of a network, ready to be read in any block of time.
+
+    ``units`` holds the declared unit of every variable, and of ``lat``, ``lon``, ``alt``. ``read`` gives arrays
+    [time, station] in these units with NaN where nothing was observed. ``report`` holds what was met on the way.
+    """
+
+    reader: str
+    label: str
+    axis: Axis
+    network: Network
+    units: Mapping[str, str]
+    zone: str = "UTC"
+    pressure_kind: str = "station"
+    about: str = ""
+
+    def __init__(self) -> None:
+        self.report = ProblemReport()
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Variables for the steps ``start`` to ``stop`` of the axis."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables."""
+        return tuple(name for name in self.units if name not in ("lat", "lon", "alt"))
+
+    def findings(self) -> ProblemReport:
+        """What was met while reading, once everything has been read."""
+        return self.report
+
+
+class Wrapped(Source):
+    """A source seen through a change; everything but what the change is about is passed on."""
+
+    def __init__(self, inner: Source) -> None:
+        self.report = inner.report
+        self._inner = inner
+        self.reader, self.label, self.network, self.units = inner.reader, inner.label, inner.network, inner.units
+        self.axis, self.zone, self.pressure_kind, self.about = inner.axis, inner.zone, inner.pressure_kind, inner.about
+
+    def findings(self) -> ProblemReport:
+        """What the whole source met."""
+        return self._inner.findings()
+
+
+class Thinned(Wrapped):
+    """Every n-th step of a source."""
+
+    def __init__(self, inner: Source, every: int) -> None:
+        super().__init__(inner)
+        self._every = every
+        axis = inner.axis
+        self.axis = replace(axis, step=axis.step * every, count=-(-axis.count // every))
+
+    def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Every n-th step from ``start`` to ``stop``."""
+        n = self._every
+        found = self._inner.read(start * n, min((stop - 1) * n + 1, self._inner.axis.count))
+        return {name: values[::n] for name, values in found.items()}

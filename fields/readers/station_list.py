@@ -1,0 +1,129 @@
+"""Station metadata that does not stand in the rows: in lines above the columns, or in a list of its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import DataError, UsageError, printable
+from .archives import Member
+from .column_map import ColumnMap, Stations
+from .csv_text import TextLayout, examine
+from .safety import open_binary, shown
+
+__all__ = ["header_station", "listed_stations", "name_id"]
+
+Listed = dict[str, tuple[float, float, float, str]]
+_LARGEST = 64 << 20
+
+
+def _number(text: str, decimal: str, what: str, label: str) -> float:
+    cell = text.strip()
+    if not cell:
+        return float(np.nan)
+    try:
+        return float(cell.replace(decimal, ".") if decimal != "." else cell)
+    except ValueError:
+        raise DataError(f"{label}: {what} '{printable(cell)[:40]}' is not a number", code="SPDE-D133") from None
+
+
+def header_station(layout: TextLayout, column_map: ColumnMap) -> Listed:
+    """The station that the lines above the column names describe."""
+    lines = dict(layout.header)
+    stations = column_map.stations
+
+    def find(names: tuple[str, ...]) -> str:
+        return next((lines[name] for name in names if name in lines), "")
+
+    name = find(stations.id)
+    if not name:
+        raise DataError(
+            f"{layout.label}: no line above the columns begins with {' or '.join(map(repr, stations.id))}",
+            code="SPDE-D133",
+            do="correct `header_lines` or the names under [station] in the column map",
+        )
+    lat, lon, alt = (
+        _number(find(getattr(stations, key)), layout.decimal, key, layout.label) for key in ("lat", "lon", "alt")
+    )
+    return {name: (lat, lon, alt, find(stations.name)[:200])}
+
+
+def name_id(label: str, pattern: str) -> str:
+    """The station id in a file's name."""
+    name = label.rpartition(" › ")[2]
+    found = re.search(pattern, name)
+    if found is None or not found[1]:
+        raise DataError(
+            f"the name '{printable(name)}' does not match the pattern {pattern!r}",
+            code="SPDE-D133",
+            do="correct `pattern` under [station] in the column map",
+        )
+    return found[1]
+
+
+def listed_stations(source: Path, column_map: ColumnMap, options: object) -> Listed:
+    """The list of stations: given on the command line, or the file that the map names, beside the source."""
+    given = getattr(options, "stations", None)
+    folder = source if source.is_dir() else source.parent
+    if not given and not column_map.stations.file:
+        raise UsageError(
+            "the map takes positions from a list of stations, and none is named",
+            code="SPDE-D134",
+            do="add --stations FILE.csv",
+        )
+    path = Path(given) if given else folder / column_map.stations.file
+    with open_binary(path) as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise DataError(f"{shown(path)} is larger than {_LARGEST:,} bytes", code="SPDE-D105")
+    return _parse_list(Member(shown(path), None, content, len(content), path), column_map)  # type: ignore[arg-type]
+
+
+def _parse_list(member: Member, column_map: ColumnMap) -> Listed:
+    import csv
+    import io
+
+    from .column_map import TextForm
+
+    layout = examine(member, TextForm())
+    places = _columns(layout, column_map.stations)
+    text = member.head[layout.body :].decode(layout.encoding, errors="replace")
+    made: Listed = {}
+    try:
+        for number, row in enumerate(csv.reader(io.StringIO(text), delimiter=layout.separator), 2):
+            if not row:
+                continue
+            if len(row) < len(layout.columns):
+                raise DataError(
+                    f"{member.label} line {number} has {len(row)} columns, expected {len(layout.columns)}",
+                    code="SPDE-D123",
+                )
+            name = row[places["id"]].strip()
+            if name in made:
+                raise DataError(f"{member.label} line {number}: station '{printable(name)}' is listed twice",
+                                code="SPDE-D033")  # fmt: skip
+            label = f"{member.label} line {number}"
+            lat, lon, alt = (_number(row[places[k]], layout.decimal, k, label) for k in ("lat", "lon", "alt"))
+            made[name] = (lat, lon, alt, row[places["name"]][:200] if "name" in places else "")
+    except csv.Error as problem:
+        raise DataError(f"{member.label} is not a table: {printable(problem)}", code="SPDE-D123") from None
+    return made
+
+
+def _columns(layout: TextLayout, stations: Stations) -> dict[str, int]:
+    made = {}
+    for key in ("id", "lat", "lon", "alt", "name"):
+        names = getattr(stations, key)
+        found = next((layout.columns.index(n) for n in names if n in layout.columns), None)
+        if found is not None:
+            made[key] = found
+        elif key != "name":
+            raise DataError(
+                f"{layout.label} has no column {' or '.join(map(repr, names))}",
+                code="SPDE-D124",
+                where=f"its columns are {', '.join(printable(c) for c in layout.columns[:12])}",
+                do="name them under [station] in the column map",
+            )
+    return made

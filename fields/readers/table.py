@@ -1,0 +1,189 @@
+"""Tables: one CSV or parquet file for each station, or long ones, in folders and archives, by column map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, FieldsError, ProblemReport, printable
+from ..schema_time import summer_time_jumps
+from .archives import Member, members
+from .assemble import Assembled, assemble, conflict_error
+from .clock import find_axis, shown_time
+from .column_map import ColumnMap, load_map, shipped_map
+from .csv_text import examine
+from .gather import Gathered, gather
+from .parquet import is_parquet
+from .registry import Reader
+from .safety import file_kind
+from .source import ReadOptions, Source, Workspace
+
+__all__ = ["READER", "TableSource", "choose_map"]
+
+# Tried in this order where no map is given.
+_TRIED = ("inmet", "tidy")
+_HOUR = 3600
+_DAY = 86_400
+# A hole in one station's record is weather; in five stations' at once it is the clock.
+_FEWEST_FOR_CLOCK = 5
+
+
+class TableSource(Source):
+    """A spooled table on its regular axis."""
+
+    def __init__(
+        self, path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace, reader: str = "table"
+    ) -> None:
+        super().__init__()
+        self.reader, self.label = reader, printable(path.name)
+        self._gathered: Gathered = gather(path, column_map, options, work)
+        self._command = work.command
+        self._on_duplicate = options.on_duplicate
+        self.report.extend(self._gathered.report)
+        self.zone = self._gathered.zone.name
+        self.network = self._gathered.roster.network()
+        self.about = column_map.title
+        places = {name: column_map.stations.units.get(name, "m" if name == "alt" else "degrees")
+                  for name in ("lat", "lon", "alt")}  # fmt: skip
+        self.units = {**{name: column.unit for name, column in column_map.variables.items()}, **places}
+        self.pressure_kind = column_map.pressure_kind
+        self._names = list(column_map.variables)
+        step = options.step or column_map.time.step
+        tolerance = options.tolerance if options.tolerance is not None else column_map.time.tolerance
+        distinct = self._gathered.spool.distinct_times()
+        self.axis = find_axis(distinct, step, tolerance, self.label, work.command.given())
+        self._holes = self._clock_holes(distinct)
+        self._doubles = self._off_axis = self._conflicts = 0
+
+    def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Variables for the steps ``start`` to ``stop``."""
+        axis = self.axis
+        begin = axis.start + start * axis.step
+        reach = max(axis.tolerance, (axis.step - 1) // 2)
+        rows = self._gathered.spool.read(begin - reach, begin + (stop - start - 1) * axis.step + reach + 1)
+        found = assemble(rows, axis, start, stop, self._gathered.roster.ids, self._names, self._on_duplicate)
+        if found.conflict:
+            raise self._conflict(found, start)
+        self._doubles += found.doubles
+        self._off_axis += found.off_axis
+        self._conflicts += found.conflicts
+        return dict(zip(self._names, found.values))
+
+    def findings(self) -> ProblemReport:
+        """Doubles and rows beside the axis, counted while everything was read once."""
+        report = ProblemReport()
+        report.extend(self.report)
+        settled = {"first": "the first was kept", "mean": "their mean was taken"}.get(self._on_duplicate or "", "")
+        if self._conflicts:
+            what = f"{self._conflicts:,} rows contradicted each other: {settled}"
+            report.warning("SPDE-D034", what, where=self.label)
+        elif self._doubles:
+            report.notice("SPDE-D034", f"{self._doubles:,} rows were there twice and were merged", where=self.label)
+        if self._off_axis and self.axis.tolerance == 0:
+            report.notice(
+                "SPDE-D036", f"{self._off_axis:,} rows lie between the steps of the axis and were left out",
+                where=self.label, do=f"{self._command.given(('--tolerance', '10min'))} takes those within 10 minutes",
+            )  # fmt: skip
+        if self._holes.size and not self._gathered.zone_declared:
+            # One absent hour on such a day may be chance, two are a rule.
+            say = report.error if self._holes.size > 1 else report.warning
+            say(
+                "SPDE-D037", "times look like a clock with summer time, and no zone is declared", where=self.label,
+                why=f"every station lacks an hour on {', '.join(map(str, self._holes[:3]))}", do=self._ask_zone(),
+            )  # fmt: skip
+        return report
+
+    def _ask_zone(self) -> str:
+        return f"{self._command.given(('--time-zone', 'Area/City'))} (as Europe/Paris; UTC if the hours are right)"
+
+    def _clock_holes(self, distinct: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Days on which no station reports one of the small hours: a clock put forward."""
+        if len(self.network) < _FEWEST_FOR_CLOCK:
+            return np.empty(0, "datetime64[D]")
+        return summer_time_jumps(distinct.astype("datetime64[s]"))[0]
+
+    def _conflict(self, found: Assembled, start: int) -> DataError:
+        crowd = found.slot_doubles
+        step = self.axis.step
+        if crowd is not None and not self._gathered.zone_declared and step <= _HOUR:
+            twice = np.flatnonzero(crowd >= max(2, len(self.network)))
+            days = np.unique((self.axis.start + (start + twice) * step) // _DAY)
+            # Clocks are put back once a year, by an hour.
+            once_a_year = days.size <= 2 + self.axis.count * step // (180 * _DAY)
+            if once_a_year and 0 < twice.size <= days.size * (_HOUR // step):
+                when = shown_time(self.axis.start + (start + int(twice[0])) * step)
+                return DataError(
+                    f"times look like a clock with summer time, and no zone is declared: {when} is there twice",
+                    code="SPDE-D037",
+                    where=self.label,
+                    do=self._ask_zone(),
+                )
+        return conflict_error(found, self.label, self._command.given(("--on-duplicate", "first")))
+
+
+def choose_map(path: Path, options: ReadOptions) -> ColumnMap:
+    """The map that was given, or the shipped one that fits the first table."""
+    if options.column_map:
+        return load_map(options.column_map).with_units(options.units)
+    first = next(members(path, options.max_bytes), None)
+    if first is None:
+        raise DataError(f"{printable(path.name)} holds no table", code="SPDE-D025")
+    for name in _TRIED:
+        chosen = shipped_map(name)
+        columns = _columns(first, chosen)
+        if columns and not chosen.missing_from(columns):
+            return chosen.with_units(options.units)
+    if not is_parquet(first):
+        examine(first, shipped_map("tidy").text)  # says what is wrong, if it is no table at all
+    there = ", ".join(printable(c)[:40] for c in _columns(first, shipped_map("tidy"))[:12])
+    raise DataError(
+        f"no shipped column map ({', '.join(_TRIED)}) fits {first.label}",
+        code="SPDE-D124",
+        where=f"its columns are {there}",
+        do="write one and add --map FILE.toml (`stationpde data where table` shows how)",
+    )
+
+
+def _columns(member: Member, column_map: ColumnMap) -> list[str]:
+    if is_parquet(member):
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        try:
+            return list(parquet.read_schema(member.path).names)
+        except (pa.ArrowInvalid, OSError, TypeError):
+            return []
+    try:
+        return list(examine(member, column_map.text).columns)
+    except FieldsError:
+        return []
+
+
+def open_table(path: Path, options: ReadOptions, work: Workspace) -> Source:
+    """The reader's way in."""
+    chosen = choose_map(path, options)
+    if options.pressure == "sea-level" and "p" in chosen.variables:
+        chosen = _as_sea_level(chosen)
+    return TableSource(path, chosen, options, work)
+
+
+def _as_sea_level(column_map: ColumnMap) -> ColumnMap:
+    from dataclasses import replace
+
+    moved = {("psl" if name == "p" else name): c for name, c in column_map.variables.items() if name != "psl"}
+    return replace(column_map, variables=moved, pressure_kind="sea_level")
+
+
+def _recognises(path: Path) -> int:
+    if path.is_dir():
+        endings = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".csv.gz", ".zip", ".dat")
+        return int(any(p.name.lower().endswith(endings) for p in path.iterdir()))
+    kind = file_kind(path)
+    if kind == "parquet":
+        return 3
+    return int(kind in ("text", "gzip", "tar", "zip"))
+
+
+READER = Reader("table", "CSV or parquet tables described by a column map", _recognises, open_table)
