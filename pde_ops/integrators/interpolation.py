@@ -18,7 +18,7 @@ from torch import Tensor
 from ..boundaries import Axis, Boundary, Kind
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
 __all__ = ["METHODS", "Method", "interpolate"]
 
@@ -28,41 +28,38 @@ METHODS: tuple[Method, ...] = ("bilinear", "cubic")
 
 def interpolate(
     values: Float[Tensor, "batch field y x"],
-    row: Float[Tensor, "batch y x"],
-    column: Float[Tensor, "batch y x"],
+    points: Float[Tensor, "batch 2 y x"],
     boundary: Boundary,
     *,
     method: Method = "bilinear",
-    odd: Axis | None = None,
+    odd: tuple[Axis, ...] | None = None,
 ) -> Float[Tensor, "batch field y x"]:
     """Return the fields at the given points; differentiable in the values and in the points.
 
     Parameters
     ----------
+    points : row and column of each point, in cells
     method : ``"bilinear"`` never leaves the range of the values; ``"cubic"`` (Lagrange, 4 x 4 cells) is sharper
-    odd : axis along which the values are a vector component, which changes sign behind a reflecting wall
+    odd : for fields that are vector components, the axis of each: behind a reflecting wall across it they change sign
     """
-    ny, nx = values.shape[-2:]
-    rows = _along(row, ny, boundary.y, method, odd == "y")
-    columns = _along(column, nx, boundary.x, method, odd == "x")
-    flat = values.flatten(2)
-    total = torch.zeros_like(values)
-    for cell_y, weight_y in rows:
-        line = torch.zeros_like(values)
-        for cell_x, weight_x in columns:
-            index = (cell_y * nx + cell_x).flatten(1)[:, None].expand(-1, values.shape[1], -1)
-            line = line + weight_x[:, None] * flat.gather(2, index).reshape(values.shape)
-        total = total + weight_y[:, None] * line
-    return total
+    batch, fields, ny, nx = values.shape
+    rows, weights_y, mirrored_y = _along(points[:, 0], ny, boundary.y, method)
+    columns, weights_x, mirrored_x = _along(points[:, 1], nx, boundary.x, method)
+    index = (rows[:, :, None] * nx + columns[:, None]).flatten(1)
+    corners = values.flatten(2).gather(2, index[:, None].expand(-1, fields, -1))
+    weights = (weights_y[:, :, None] * weights_x[:, None])[:, None]  # [batch, 1, corner y, corner x, y, x]
+    if odd is not None:
+        turned = {"y": mirrored_y[:, :, None], "x": mirrored_x[:, None]}
+        weights = torch.cat([torch.where(turned[axis][:, None], -weights, weights) for axis in odd], dim=1)
+    return (corners.reshape(batch, fields, *weights.shape[2:]) * weights).sum((2, 3))
 
 
 def _along(
-    position: Tensor, size: int, kind: Kind, method: Method, odd: bool
-) -> list[tuple[Int[Tensor, "batch y x"], Float[Tensor, "batch y x"]]]:
-    """Cells that take part along one axis, and their weights."""
+    position: Float[Tensor, "batch y x"], size: int, kind: Kind, method: Method
+) -> tuple[Int[Tensor, "batch corner y x"], Float[Tensor, "batch corner y x"], Bool[Tensor, "batch corner y x"]]:
+    """Cells that take part along one axis, their weights, and whether they stand for their mirror image."""
     below = position.detach().floor()  # which cell is a choice, not a function to differentiate
     t = position - below
-    first = below.long()
     if method == "bilinear":
         weights = {0: 1.0 - t, 1: t}
     else:  # Lagrange polynomials through the nodes -1, 0, 1, 2
@@ -72,16 +69,17 @@ def _along(
             1: -(t + 1.0) * t * (t - 2.0) / 2.0,
             2: (t + 1.0) * t * (t - 1.0) / 6.0,
         }
-    return [_inside(first + offset, weight, size, kind, odd) for offset, weight in weights.items()]
+    first = below.long()
+    cells, mirrored = _inside(torch.stack([first + offset for offset in weights], dim=1), size, kind)
+    return cells, torch.stack(list(weights.values()), dim=1), mirrored
 
 
-def _inside(cell: Tensor, weight: Tensor, size: int, kind: Kind, odd: bool) -> tuple[Tensor, Tensor]:
-    """The cell whose value a ghost cell repeats; its weight carries the sign of a mirrored component."""
+def _inside(cell: Tensor, size: int, kind: Kind) -> tuple[Tensor, Tensor]:
+    """The cell whose value a ghost cell repeats, and whether it lies behind a mirror."""
     if kind == "periodic":
-        return cell.remainder(size), weight
+        return cell.remainder(size), torch.zeros_like(cell, dtype=torch.bool)
     if kind == "reflecting":
         folded = cell.remainder(2 * size)
         mirrored = folded >= size
-        signed = torch.where(mirrored, -weight, weight) if odd else weight
-        return torch.where(mirrored, 2 * size - 1 - folded, folded), signed
-    return cell.clamp(0, size - 1), weight
+        return torch.where(mirrored, 2 * size - 1 - folded, folded), mirrored
+    return cell.clamp(0, size - 1), torch.zeros_like(cell, dtype=torch.bool)

@@ -57,8 +57,7 @@ class SemiLagrangian(Integrator):
         inner: str | None = None,
         handled: frozenset[str] = frozenset(),
     ) -> None:
-        # The inner integrator puts the flows back, or refuses to lose them.
-        super().__init__(tendency, dt, handled=handled | {"flows"})
+        super().__init__(tendency, dt, handled=handled)
         if interpolation not in METHODS:
             raise DeclarationError(
                 f"{self.name}: unknown interpolation {interpolation!r}", do=f"choose one of {', '.join(METHODS)}"
@@ -84,37 +83,36 @@ class SemiLagrangian(Integrator):
         state = self._transport(state, self._departures(wind, later))
         return state if self.inner is None else self.inner(state, closures)
 
-    def _cells_per_second(self, state: Tensor, closures: Closures | None) -> tuple[Tensor, Tensor]:
-        """The wind in cell units, in which a trajectory knows nothing of the width of its row."""
+    def _cells_per_second(self, state: Tensor, closures: Closures | None) -> Float[Tensor, "batch 2 y x"]:
+        """The wind in cell units, in which a trajectory knows nothing of the width of its row: rows, then columns."""
         u, v = self.tendency.wind(state, closures)
-        return v / self.tendency.grid.dy, u / self.tendency.get_buffer("grid_dx")
+        return torch.stack([v / self.tendency.grid.dy, u / self.tendency.get_buffer("grid_dx")], dim=1)
 
-    def _departures(self, now: tuple[Tensor, Tensor], later: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Row and column each cell's air comes from."""
-        ny, nx = now[0].shape[-2:]
-        dtype, device = now[0].dtype, now[0].device
-        row = torch.arange(ny, dtype=dtype, device=device)[:, None]
-        column = torch.arange(nx, dtype=dtype, device=device)
-        half, border = 0.5 * self.dt, self.tendency.grid.boundary
-        (north, east), (north_later, east_later) = now, later
-        from_row, from_column = row - self.dt * north, column - self.dt * east
+    def _departures(self, now: Tensor, later: Tensor) -> Float[Tensor, "batch 2 y x"]:
+        """Row and column that the air of each cell comes from."""
+        ny, nx = now.shape[-2:]
+        row = torch.arange(ny, dtype=now.dtype, device=now.device)[:, None].expand(ny, nx)
+        column = torch.arange(nx, dtype=now.dtype, device=now.device).expand(ny, nx)
+        here = torch.stack([row, column])
+        there = here - self.dt * now
         for _ in range(self.iterations):
-            there = (from_row, from_column)
-            met_north = interpolate(north[:, None], *there, border, odd="y")[:, 0]
-            met_east = interpolate(east[:, None], *there, border, odd="x")[:, 0]
-            from_row = row - half * (met_north + north_later)
-            from_column = column - half * (met_east + east_later)
-        return from_row, from_column
+            met = interpolate(now, there, self.tendency.grid.boundary, odd=("y", "x"))
+            there = here - 0.5 * self.dt * (met + later)
+        return there
 
-    def _transport(self, state: Tensor, departures: tuple[Tensor, Tensor]) -> Tensor:
+    def _transport(self, state: Tensor, departures: Tensor) -> Tensor:
         border = self.tendency.grid.boundary
         if len(self._carried) == state.shape[1]:
-            return interpolate(state, *departures, border, method=self.interpolation)
-        moved = interpolate(state[:, self._carried], *departures, border, method=self.interpolation)
+            return interpolate(state, departures, border, method=self.interpolation)
+        moved = interpolate(state[:, self._carried], departures, border, method=self.interpolation)
         channels = list(state.unbind(1))
         for index, value in zip(self._carried, moved.unbind(1), strict=True):
             channels[index] = value
         return torch.stack(channels, dim=1)
+
+    def _check_split(self, handled: frozenset[str]) -> None:
+        """The inner integrator puts closed-form flows back, or refuses to lose them."""
+        super()._check_split(handled | {"flows"})
 
     def _check_limits(self) -> None:
         """The wind has no limit here; the inner integrator checks its own."""

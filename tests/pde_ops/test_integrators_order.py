@@ -142,8 +142,8 @@ def test_interpolation_converges_at_its_order_in_space(interpolation, order):
         nodes = torch.arange(n, dtype=torch.float64) * (2.0 * math.pi / n)
         points = torch.arange(n, dtype=torch.float64) + 0.4  # a fixed share of a cell; 0.5 would cancel odd errors
         wave = torch.sin(nodes)[:, None] * torch.cos(nodes)
-        row, column = points[None, :, None].expand(1, n, n), points[None, None].expand(1, n, n)
-        found = interpolate(wave[None, None], row, column, Boundary("periodic", "periodic"), method=interpolation)
+        where = torch.stack([points[:, None].expand(n, n), points.expand(n, n)])[None]
+        found = interpolate(wave[None, None], where, Boundary("periodic", "periodic"), method=interpolation)
         turned = points * (2.0 * math.pi / n)
         errors.append(float((found[0, 0] - torch.sin(turned)[:, None] * torch.cos(turned)).abs().max()))
     assert observed_order(errors) == pytest.approx(order, abs=0.1)
