@@ -1,0 +1,116 @@
+"""Means of anomalies: what altitude and place explain is taken out, the rest is weighted, and both are joined again.
+
+`detrended_means` is the detrended lift (stations to cells, planes fitted) and the readout (cells to points, planes
+given) alike, on numpy and torch arrays alike: all that differs is how means are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fields.constants import T_standard, lapse_standard
+from fields.profiles import PRIORS, Array, Places, Plane, fit_plane, reduced, restored
+
+__all__ = ["Means", "detrended_means"]
+
+Averaging = Callable[[Array], tuple[Array, Array]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Means:
+    """Values and coverage ``[..., target]`` by variable, and the planes that were taken out and put back."""
+
+    values: dict[str, Array]
+    coverage: dict[str, Array]
+    planes: dict[str, Plane]
+
+
+def detrended_means(
+    values: Mapping[str, Array],
+    average: Averaging,
+    sources: Places,
+    targets: Places,
+    *,
+    xp: Any,
+    planes: Mapping[str, Plane] | None = None,
+    station_pressure: bool = True,
+) -> Means:
+    """Means at the targets of what altitude and place do not explain, with the explained part of the target.
+
+    Parameters
+    ----------
+    values : by variable, ``[..., source]``, SI, NaN = missing
+    average : ``[..., source]`` to means and coverage ``[..., target]``
+    planes : those to use; None fits them to the values
+    station_pressure : whether ``p`` is pressure at the source's altitude; reduced pressure has no profile
+    """
+    found: dict[str, Array] = {}
+    coverage: dict[str, Array] = {}
+    used: dict[str, Plane] = {}
+
+    def plane_of(name: str, numbers: Array, altitude: Array) -> Plane:
+        used[name] = fit_plane(numbers, sources, altitude, PRIORS[name], xp) if planes is None else planes[name]
+        return used[name]
+
+    temperature = values.get("t")
+    if temperature is not None:
+        plane = plane_of("t", _double(temperature), sources.z)
+        anomaly = _double(temperature) - plane.at(sources, sources.z)
+        means, coverage["t"] = average(_like(anomaly, temperature))
+        found["t"] = _like(means + plane.at(targets, targets.z), temperature)
+    humidity = values.get("rh")
+    if humidity is not None:
+        plane = plane_of("rh", _double(humidity), sources.known_z)
+        anomaly = _double(humidity) - plane.at(sources, sources.known_z)
+        means, coverage["rh"] = average(_like(anomaly, humidity))
+        found["rh"] = _like(xp.clip(means + plane.at(targets, targets.known_z), 0.0, 1.0), humidity)
+    pressure = values.get("p")
+    if pressure is not None and station_pressure:
+        if temperature is None:
+            column = Plane.vertical(xp.ones_like(_double(pressure)[..., :1]) * -lapse_standard, T_standard)
+            warmth = xp.zeros_like(_double(pressure))
+        else:
+            column = used["t"]
+            warmth = _double(temperature) - column.at(sources, sources.z)
+        found["p"], coverage["p"] = _pressure(
+            pressure, warmth, column, average, sources, targets, lambda x: plane_of("p", x, sources.known_z), xp
+        )
+    for name in values:
+        if name not in found:
+            found[name], coverage[name] = average(values[name])
+    return Means({name: found[name] for name in values}, coverage, used)
+
+
+def _pressure(
+    pressure: Array,
+    warmth: Array,
+    column: Plane,
+    average: Averaging,
+    sources: Places,
+    targets: Places,
+    plane_of: Callable[[Array], Plane],
+    xp: Any,
+) -> tuple[Array, Array]:
+    """Pressure by the hydrostatic law; ``warmth`` is the anomaly of temperature from ``column``."""
+    # A barometer without a thermometer beside it stands in air of the plane's temperature.
+    warmth = xp.where(xp.isnan(warmth), 0.0, warmth)
+    lapse = -column.along_z
+    at_sea = reduced(_double(pressure), column.at_sea_level(sources) + warmth, lapse, sources.z, xp)
+    plane = plane_of(at_sea)
+    means, coverage = average(_like(at_sea - plane.at(sources, sources.known_z), pressure))
+    # The same stations with the same weights give the temperature of the target's column: an error of a
+    # thermometer then acts over the difference of altitudes, not over the whole altitude.
+    warm, _ = average(_like(xp.where(xp.isnan(at_sea), at_sea, warmth), pressure))
+    sea_level = column.at_sea_level(targets) + warm
+    lifted = restored(means + plane.at(targets, targets.known_z), sea_level, lapse, targets.z, xp)
+    return _like(lifted, pressure), coverage
+
+
+def _double(array: Array) -> Array:
+    return array.astype("float64") if hasattr(array, "astype") else array.double()
+
+
+def _like(array: Array, pattern: Array) -> Array:
+    return array.astype(pattern.dtype) if hasattr(array, "astype") else array.to(pattern.dtype)

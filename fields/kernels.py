@@ -1,0 +1,212 @@
+"""Compiled loops of the lift: weighted means over neighbours, with missing values.
+
+The loops see no names and no units: rows of values ``x[row, source]`` with NaN for missing, neighbours
+``index[target, k]`` and their ``weight[target, k]``. They release the interpreter lock, so that threads run them
+side by side.
+
+`weighted_means` takes `ROWS` rows at a time and turns them, so that what a target needs from one neighbour is one
+run of memory instead of `ROWS` gathers, and the turned block stays in the cache while all targets pass over it.
+Results are gathered in a tile and turned back. The constants are fixed at compile time because the compiler then
+vectorises the innermost loops; loops of eight are unrolled, which is the fastest way to turn an array here.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["FEWEST_NEIGHBOURS", "ROWS", "weighted_means", "weighted_means_by_row", "weighted_means_transposed"]
+
+ROWS = 64
+FEWEST_NEIGHBOURS = 8
+_TILE = 64
+
+# No "nnan": a missing value is recognised by not being equal to itself. No "reassoc": it invites the compiler to
+# vectorise over the few neighbours instead of over the many rows.
+_OPTIONS = {
+    "nogil": True,
+    "cache": True,
+    "error_model": "numpy",
+    "fastmath": {"contract", "nsz"},
+    "boundscheck": False,
+}
+
+
+@numba.njit(**_OPTIONS)
+def _start(block, total, share, c, index, weight, m, j):  # type: ignore[no-untyped-def]
+    """Begin target ``m`` with its first four neighbours."""
+    zero = total.dtype.type(0.0)
+    a, b, d, e = (
+        np.uint64(index[m, j]),
+        np.uint64(index[m, j + 1]),
+        np.uint64(index[m, j + 2]),
+        np.uint64(index[m, j + 3]),
+    )
+    p, q, s, t = weight[m, j], weight[m, j + 1], weight[m, j + 2], weight[m, j + 3]
+    for r in range(ROWS):
+        x, y, z, w = block[a, r], block[b, r], block[d, r], block[e, r]
+        total[c, r] = (
+            (p * x if x == x else zero)
+            + (q * y if y == y else zero)
+            + (s * z if z == z else zero)
+            + (t * w if w == w else zero)
+        )
+        share[c, r] = (
+            (p if x == x else zero) + (q if y == y else zero) + (s if z == z else zero) + (t if w == w else zero)
+        )
+
+
+@numba.njit(**_OPTIONS)
+def _add(block, total, share, c, index, weight, m, j):  # type: ignore[no-untyped-def]
+    """Add two neighbours."""
+    zero = total.dtype.type(0.0)
+    a, b = np.uint64(index[m, j]), np.uint64(index[m, j + 1])
+    p, q = weight[m, j], weight[m, j + 1]
+    for r in range(ROWS):
+        x, y = block[a, r], block[b, r]
+        total[c, r] += (p * x if x == x else zero) + (q * y if y == y else zero)
+        share[c, r] += (p if x == x else zero) + (q if y == y else zero)
+
+
+@numba.njit(**_OPTIONS)
+def _finish(block, total, share, c, index, weight, m, j):  # type: ignore[no-untyped-def]
+    """Add the last four neighbours and divide by the weight that is there."""
+    zero = total.dtype.type(0.0)
+    a, b, d, e = (
+        np.uint64(index[m, j]),
+        np.uint64(index[m, j + 1]),
+        np.uint64(index[m, j + 2]),
+        np.uint64(index[m, j + 3]),
+    )
+    p, q, s, t = weight[m, j], weight[m, j + 1], weight[m, j + 2], weight[m, j + 3]
+    for r in range(ROWS):
+        x, y, z, w = block[a, r], block[b, r], block[d, r], block[e, r]
+        whole = total[c, r] + (
+            (p * x if x == x else zero)
+            + (q * y if y == y else zero)
+            + (s * z if z == z else zero)
+            + (t * w if w == w else zero)
+        )
+        part = share[c, r] + (
+            (p if x == x else zero) + (q if y == y else zero) + (s if z == z else zero) + (t if w == w else zero)
+        )
+        total[c, r] = whole / part
+        share[c, r] = part
+
+
+@numba.njit(**_OPTIONS)
+def _turn_in(x, start, count, block):  # type: ignore[no-untyped-def]
+    """Copy rows ``start`` to ``start + count`` of ``x`` into ``block[source, row]``; spare rows repeat the last."""
+    sources = x.shape[1]
+    whole = count // 8 * 8
+    for first in range(0, whole, 8):
+        for s in range(sources):
+            for r in range(first, first + 8):
+                block[s, r] = x[start + r, s]
+    for r in range(whole, ROWS):
+        row = start + min(r, count - 1)
+        for s in range(sources):
+            block[s, r] = x[row, s]
+
+
+@numba.njit(**_OPTIONS)
+def _turn_out(tile, used, out, start, count, target):  # type: ignore[no-untyped-def]
+    """Copy ``tile[target, row]`` to where it belongs in ``out[row, target]``."""
+    whole = count // 8 * 8
+    for first in range(0, whole, 8):
+        for c in range(used):
+            for r in range(first, first + 8):
+                out[start + r, target + c] = tile[c, r]
+    for r in range(whole, count):
+        for c in range(used):
+            out[start + r, target + c] = tile[c, r]
+
+
+@numba.njit(**_OPTIONS)
+def _count_zeros(tile, used):  # type: ignore[no-untyped-def]
+    zeros = 0
+    for c in range(used):
+        for r in range(ROWS):
+            zeros += tile[c, r] == 0.0
+    return zeros
+
+
+@numba.njit(**_OPTIONS)
+def weighted_means(x, index, weight, out, cover):  # type: ignore[no-untyped-def]
+    """Write the mean of the neighbours that are there, and their share of the weight.
+
+    ``out[r, m] = Σ w x / Σ w`` and ``cover[r, m] = Σ w`` over the neighbours of ``m`` whose value in row ``r`` is not
+    NaN; where none is there, NaN and 0. An empty ``cover`` is left alone. The number of neighbours is even and at
+    least `FEWEST_NEIGHBOURS`: the caller pads with weight 0.
+
+    Returns
+    -------
+    Whether some target has no neighbour that is there.
+    """
+    rows, sources = x.shape
+    targets, k = index.shape
+    block = np.empty((sources, ROWS), x.dtype)
+    total = np.empty((_TILE, ROWS), x.dtype)
+    share = np.empty((_TILE, ROWS), x.dtype)
+    zeros = 0
+    for start in range(0, rows, ROWS):
+        count = min(ROWS, rows - start)
+        _turn_in(x, start, count, block)
+        for target in range(0, targets, _TILE):
+            used = min(_TILE, targets - target)
+            for c in range(used):
+                m = target + c
+                _start(block, total, share, c, index, weight, m, 0)
+                for j in range(4, k - 4, 2):
+                    _add(block, total, share, c, index, weight, m, j)
+                _finish(block, total, share, c, index, weight, m, k - 4)
+            _turn_out(total, used, out, start, count, target)
+            if cover.size:
+                _turn_out(share, used, cover, start, count, target)
+            zeros += _count_zeros(share, used)
+    return zeros > 0
+
+
+@numba.njit(**_OPTIONS)
+def weighted_means_by_row(x, index, weight, out, cover):  # type: ignore[no-untyped-def]
+    """The same as `weighted_means`, row by row: for a few rows, and for any number of neighbours."""
+    rows = x.shape[0]
+    targets, k = index.shape
+    zeros = 0
+    for r in range(rows):
+        for m in range(targets):
+            total = x.dtype.type(0.0)
+            share = x.dtype.type(0.0)
+            for j in range(k):
+                value = x[r, index[m, j]]
+                if value == value:
+                    total += weight[m, j] * value
+                    share += weight[m, j]
+            out[r, m] = total / share
+            if cover.size:
+                cover[r, m] = share
+            zeros += share == 0.0
+    return zeros > 0
+
+
+@numba.njit(**_OPTIONS)
+def weighted_means_transposed(gradient, x, index, weight, out):  # type: ignore[no-untyped-def]
+    """Carry a gradient on the targets back to the sources: ``out[r, i] += Σ_m g[r, m] w[m, i] / Σ_j w[m, j]``.
+
+    The inner sum runs over the neighbours that are there; missing sources get nothing.
+    """
+    rows = x.shape[0]
+    targets, k = index.shape
+    for r in range(rows):
+        for m in range(targets):
+            share = x.dtype.type(0.0)
+            for j in range(k):
+                value = x[r, index[m, j]]
+                if value == value:
+                    share += weight[m, j]
+            if share > 0.0:
+                scaled = gradient[r, m] / share
+                for j in range(k):
+                    value = x[r, index[m, j]]
+                    if value == value:
+                        out[r, index[m, j]] += scaled * weight[m, j]

@@ -1,0 +1,192 @@
+r"""What altitude and place alone explain: taken out of observations before they are weighted, put back at the target.
+
+A station on a mountain says little about the valley beside it until the mountain is taken out. Three quantities
+have such a part:
+
+* temperature follows a plane, :math:`T = a + b\,x + c\,y + s\,z`, whose lapse :math:`\Gamma = -s` [K/m] is fitted to
+  the stations of the moment;
+* relative humidity likewise, with its own slopes, between the lowest and the highest station;
+* pressure follows the hydrostatic law under that lapse,
+
+  .. math:: \ln p(z) = \ln p_0 + \frac{g}{R_d \Gamma} \ln\Bigl(1 - \frac{\Gamma z}{T_0}\Bigr), \qquad T_0 = T + \Gamma z
+
+  and what is left of :math:`\ln p_0` follows a plane again. The law takes each station's own temperature, so that a
+  warm and a cold air mass beside each other are both reduced rightly.
+
+The fit is robust (Huber) and knows what is usual: slopes are drawn towards a standard value by as much as the
+scatter of the stations leaves them uncertain. Stations on a plane give that plane exactly; a few stations with
+noise give nearly the standard lapse; stations of one altitude give it outright.
+
+Arrays may be numpy or torch: the functions use the module ``xp`` they are given, and torch differentiates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from fields.constants import R_d, T_standard, g, lapse_standard, p_standard
+
+__all__ = ["PRIORS", "Places", "Plane", "SlopePrior", "fit_plane", "hydrostatic", "reduced", "restored"]
+
+Array = Any  # numpy or torch
+
+# Lengths in which slopes are of order one; they keep the normal equations well conditioned.
+_HORIZONTAL, _VERTICAL = 1e6, 1e3
+# With fewer stations than this a horizontal slope is not fitted: it would take what belongs to altitude.
+_FEWEST_FOR_PLANE = 12
+_ITERATIONS = 5
+# Scatter that is always assumed, in parts of the usual one: it decides between slopes that fit equally well.
+_LEAST_SCATTER = 1e-5
+_COLDEST = 150.0  # K, colder than any air: keeps the logarithm defined where a value is no temperature
+
+
+@dataclass(frozen=True, slots=True)
+class SlopePrior:
+    """What is usual for one quantity, in its unit and per metre.
+
+    ``scatter`` is the departure of a single station beyond which it loses influence; ``usual`` and ``spread`` describe
+    the vertical slope and ``plane`` the size of the horizontal one; a fitted vertical slope stays within ``bound``.
+    ``level`` is taken where no station reports.
+    """
+
+    scatter: float
+    usual: float
+    spread: float
+    plane: float
+    bound: float
+    level: float = 0.0
+
+
+PRIORS: Mapping[str, SlopePrior] = MappingProxyType(
+    {
+        # K: siting scatters by 1.5 K; beyond 12 K/km there is neither an inversion nor an unstable layer that deep.
+        "t": SlopePrior(1.5, -lapse_standard, 3e-3, 1e-5, 12e-3, T_standard),
+        # 1: on average altitude says nothing about relative humidity.
+        "rh": SlopePrior(0.08, 0.0, 4e-5, 4e-7, 2e-4, 0.5),
+        # ln p: 1 hPa of scatter, 20 hPa over 1000 km, 2 hPa over 1000 m for moisture and altimetry.
+        "p": SlopePrior(1e-3, 0.0, 2e-6, 2e-8, 2e-5),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Metres east, north and up, each ``[place]``; ``known_z`` is the altitude moved into the range of the stations."""
+
+    x: Array
+    y: Array
+    z: Array
+    known_z: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plane:
+    """Level and slopes per metre of one quantity at each moment, each ``[..., 1]``."""
+
+    level: Array
+    along_x: Array
+    along_y: Array
+    along_z: Array
+
+    def at_sea_level(self, places: Places) -> Array:
+        """The plane's value below or above each place at altitude 0 ``[..., place]``."""
+        return self.level + self.along_x * places.x + self.along_y * places.y
+
+    def at(self, places: Places, altitude: Array) -> Array:
+        """The plane's value ``[..., place]``."""
+        return self.at_sea_level(places) + self.along_z * altitude
+
+    @classmethod
+    def vertical(cls, slope: Array, level: float = 0.0) -> Plane:
+        """A plane that changes with altitude alone: ``slope`` is ``[..., 1]``."""
+        nothing = 0.0 * slope
+        return cls(nothing + level, nothing, nothing, slope)
+
+
+def fit_plane(values: Array, places: Places, altitude: Array, prior: SlopePrior, xp: Any) -> Plane:
+    r"""Fit level and slopes to the values that are there, at each moment by itself.
+
+    Minimises :math:`\sum_i \rho\bigl((v_i - a - b x_i - c y_i - s z_i)/\delta\bigr)` with Huber's :math:`\rho`, plus
+    :math:`\sigma^2\bigl((b^2 + c^2)/\tau_h^2 + (s - s_0)^2/\tau_v^2\bigr)`, where :math:`\sigma^2` is the variance of
+    the residuals in units of :math:`\delta^2`: the better the plane fits, the less the usual slope counts.
+
+    Parameters
+    ----------
+    values : float64 ``[..., station]``, NaN = missing
+    altitude : metres ``[station]``
+    """
+    columns = [(places.x, _HORIZONTAL), (places.y, _HORIZONTAL), (altitude, _VERTICAL)]
+    middle = [column.mean() for column, _ in columns]
+    design = [(column - centre) / length for (column, length), centre in zip(columns, middle)]
+    design = xp.stack([xp.ones_like(places.x), *design], -1)
+    outer = (design[:, :, None] * design[:, None, :]).reshape(-1, 16)
+
+    there = ~xp.isnan(values)
+    scaled = xp.where(there, values, 0.0) / prior.scatter
+    present = xp.where(there, xp.ones_like(values), 0.0)
+    count = present.sum(-1)
+    planar = xp.where(count >= _FEWEST_FOR_PLANE, xp.ones_like(count), 0.0)
+    active = xp.stack([xp.ones_like(count), planar, planar, xp.ones_like(count)], -1)
+    freedom = count - active.sum(-1)
+
+    # A moment without any station has the usual level; otherwise the level is free.
+    none, empty = 0.0 * count, xp.where(count == 0.0, xp.ones_like(count), 0.0)
+    flat = (prior.scatter / (prior.plane * _HORIZONTAL)) ** 2
+    steep = (prior.scatter / (prior.spread * _VERTICAL)) ** 2
+    fixed = xp.stack([empty, 1.0 - planar, 1.0 - planar, none], -1)
+    fixed_right = xp.stack([empty * (prior.level / prior.scatter), none, none, none], -1)
+    stiffness = xp.stack([none, none + flat, none + flat, none + steep], -1)
+    pull = xp.stack([none, none, none, none + steep * prior.usual * _VERTICAL / prior.scatter], -1)
+
+    identity = xp.diag(xp.ones_like(design[0]))
+    influence, variance = present, 0.0 * count + _LEAST_SCATTER**2
+    for _ in range(_ITERATIONS):
+        normal = (influence @ outer).reshape(*count.shape, 4, 4) * active[..., :, None] * active[..., None, :]
+        normal = normal + identity * (fixed + variance[..., None] * stiffness)[..., None, :]
+        right = ((influence * scaled) @ design) * active + fixed_right + variance[..., None] * pull
+        solved = xp.linalg.solve(normal, right[..., None])[..., 0]
+        residual = xp.where(there, scaled - solved @ design.T, 0.0)
+        size = xp.abs(residual)
+        influence = present / xp.where(size > 1.0, size, 1.0)
+        sample = (influence * residual**2).sum(-1) / xp.where(freedom >= 1.0, freedom, 1.0)
+        sample = xp.where(freedom >= 1.0, sample, 1.0)
+        variance = xp.where(sample > _LEAST_SCATTER**2, sample, _LEAST_SCATTER**2)
+
+    slopes = [solved[..., i + 1 : i + 2] * (prior.scatter / length) for i, (_, length) in enumerate(columns)]
+    slopes[2] = xp.clip(slopes[2], -prior.bound, prior.bound)
+    level = solved[..., :1] * prior.scatter - sum(slope * centre for slope, centre in zip(slopes, middle))
+    return Plane(level, *slopes)
+
+
+def hydrostatic(sea_level_temperature: Array, lapse: Array, altitude: Array, xp: Any) -> Array:
+    r"""Logarithm of pressure at ``altitude`` over pressure at sea level.
+
+    .. math:: \frac{g}{R_d \Gamma} \ln\Bigl(1 - \frac{\Gamma z}{T_0}\Bigr) \;\to\; -\frac{g z}{R_d T_0}
+        \quad\text{for}\ \Gamma \to 0
+
+    Parameters
+    ----------
+    sea_level_temperature : K, ``T_0``
+    lapse : K/m, ``Γ``
+    altitude : m
+    """
+    warm = xp.where(sea_level_temperature > _COLDEST, sea_level_temperature, _COLDEST)
+    part = lapse * altitude / warm
+    small = xp.abs(part) < 1e-5
+    safe = xp.where(small, 1e-5, part)
+    # -ln(1 - a) / a, by its series where a is small.
+    bend = xp.where(small, 1.0 + part / 2.0, -xp.log1p(-safe) / safe)
+    return -(g / R_d) * altitude / warm * bend
+
+
+def reduced(pressure: Array, sea_level_temperature: Array, lapse: Array, altitude: Array, xp: Any) -> Array:
+    """Logarithm of pressure reduced to the sea over the standard pressure there [1]."""
+    return xp.log(pressure / p_standard) - hydrostatic(sea_level_temperature, lapse, altitude, xp)
+
+
+def restored(reduced_log: Array, sea_level_temperature: Array, lapse: Array, altitude: Array, xp: Any) -> Array:
+    """Pressure [Pa] at ``altitude``: the inverse of `reduced`."""
+    return p_standard * xp.exp(reduced_log + hydrostatic(sea_level_temperature, lapse, altitude, xp))
