@@ -103,7 +103,7 @@ _TEMPERATURES = ("degC", "K", "degF")
 _LENGTHS = ("m", "ft", "km")
 _WIND = {
     "hard": (-110.0, 110.0), "typical": (-15.0, 15.0), "tail": (-30.0, 30.0), "step": 25.0,
-    "stuck_hours": 12.0, "noise": 0.5, "calm": (0.0,), "file_units": _SPEEDS,
+    "stuck_hours": 8.0, "noise": 0.5, "calm": (0.0,), "file_units": _SPEEDS,
 }  # fmt: skip
 # Records: 567 hPa at the highest Chinese stations, 1083.8 hPa in Mongolia reduced to the sea; -89.2 and 56.7 degC;
 # 113 m/s in a gust (WMO archive of weather extremes).
@@ -111,19 +111,19 @@ _TABLE = (
     _row("u", "eastward_wind", "Wind towards the east", "m/s", **_WIND),  # type: ignore[arg-type]
     _row("v", "northward_wind", "Wind towards the north", "m/s", **_WIND),  # type: ignore[arg-type]
     _row("p", "surface_air_pressure", "Pressure at station level", "hPa", hard=(300.0, 1100.0), step=12.0,
-         typical=(480.0, 1060.0), stuck_hours=24.0, noise=0.3, file_units=_PRESSURES),
+         typical=(480.0, 1060.0), stuck_hours=12.0, noise=0.3, file_units=_PRESSURES),
     _row("t", "air_temperature", "Air temperature at 2 m", "degC", hard=(-90.0, 60.0), step=15.0,
-         typical=(-55.0, 42.0), tail=(-50.0, 52.0), stuck_hours=24.0, noise=0.4, file_units=_TEMPERATURES),
+         typical=(-55.0, 42.0), tail=(-50.0, 52.0), stuck_hours=12.0, noise=0.4, file_units=_TEMPERATURES),
     _row("rh", "relative_humidity", "Relative humidity at 2 m", "%", hard=(0.0, 105.0), step=60.0,
-         typical=(3.0, 101.0), tail=(10.0, 105.0), stuck_hours=24.0, noise=3.0, calm=(100.0,), file_units=("%", "1")),
+         typical=(3.0, 101.0), tail=(10.0, 105.0), stuck_hours=12.0, noise=3.0, calm=(100.0,), file_units=("%", "1")),
     _row("psl", "air_pressure_at_mean_sea_level", "Pressure reduced to the sea", "hPa", hard=(850.0, 1100.0),
-         typical=(970.0, 1055.0), step=12.0, stuck_hours=24.0, noise=0.5, file_units=_PRESSURES),
+         typical=(970.0, 1055.0), step=12.0, stuck_hours=12.0, noise=0.5, file_units=_PRESSURES),
     _row("td", "dew_point_temperature", "Dew point at 2 m", "degC", hard=(-95.0, 40.0), typical=(-60.0, 30.0),
-         step=15.0, stuck_hours=24.0, noise=0.6, file_units=_TEMPERATURES),
+         step=15.0, stuck_hours=12.0, noise=0.6, file_units=_TEMPERATURES),
     _row("ff", "wind_speed", "Wind speed", "m/s", hard=(0.0, 110.0), typical=(0.0, 8.5), tail=(0.0, 30.0),
-         step=25.0, stuck_hours=12.0, noise=0.5, calm=(0.0,), file_units=_SPEEDS),
+         step=25.0, stuck_hours=8.0, noise=0.5, calm=(0.0,), file_units=_SPEEDS),
     _row("dd", "wind_from_direction", "Direction the wind comes from, clockwise from north", "degrees",
-         hard=(0.0, 360.0), stuck_hours=24.0, noise=10.0, calm=(0.0,), file_units=("degrees", "radians")),
+         hard=(0.0, 360.0), stuck_hours=12.0, noise=10.0, calm=(0.0,), file_units=("degrees", "radians")),
     _row("precip", "precipitation_amount", "Precipitation", "mm", hard=(0.0, 500.0), file_units=("mm", "inch")),
 )  # fmt: skip
 VARIABLES: Mapping[str, Variable] = MappingProxyType({row.name: row for row in _TABLE})

@@ -1,0 +1,130 @@
+"""What the neighbours say: an estimate of every value from the stations around it.
+
+Each neighbour gives an estimate by regression on the common past, and the estimates are joined by a weighted median,
+so that one bad neighbour cannot spoil its good ones (after the spatial regression test of Hubbard and You, 2005, with
+a median in place of their mean). Working on departures from each station's own hour of day takes altitude and site
+out; pressure is compared as a departure from the hydrostatic profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .constants import earth_radius
+from .robust import SIGMA, medians, without_cycle
+
+__all__ = ["Neighbours", "estimate", "find_neighbours", "residual"]
+
+Array = np.ndarray[Any, Any]
+
+_CANDIDATES = 20
+_BUDDIES = 8
+_FEWEST = 3
+_FARTHEST = 600e3  # m; beyond, weather has little in common
+# Metres of horizontal distance that a metre of altitude counts for among candidates.
+_ALTITUDE_WEIGHT = 200.0
+_COMMON = 100  # values that two stations must share before one may speak for the other
+_CLIP = 5.0  # robust standard deviations beyond which a value does not teach
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Candidates of every station, nearest first: ``index[station, k]``, -1 where there are none."""
+
+    index: Array
+
+    @property
+    def stations(self) -> int:
+        """How many stations there are."""
+        return int(self.index.shape[0])
+
+
+def find_neighbours(lat: Array, lon: Array, alt: Array) -> Neighbours:
+    """The nearest stations in space [degrees, m], a difference in altitude counting as distance."""
+    from scipy.spatial import cKDTree
+
+    phi, lam = np.deg2rad(lat), np.deg2rad(lon)
+    sphere = earth_radius * np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
+    height = np.where(np.isfinite(alt), alt, 0.0)[:, None] * _ALTITUDE_WEIGHT
+    places = np.concatenate([sphere, height], axis=1)
+    count = places.shape[0]
+    k = min(_CANDIDATES + 1, count)
+    _, found = cKDTree(places).query(places, k=k)
+    found = np.atleast_2d(found).reshape(count, k)
+    index = np.full((count, _CANDIDATES), -1, np.int64)
+    for s in range(count):
+        others = found[s][found[s] != s][:_CANDIDATES]
+        near = np.linalg.norm(sphere[others] - sphere[s], axis=1) <= _FARTHEST
+        index[s, : near.sum()] = others[near]
+    return Neighbours(index)
+
+
+def estimate(departures: Array, neighbours: Neighbours) -> Array:
+    """Every departure as the neighbours see it, ``[time, station]``; NaN where fewer than three speak."""
+    index, slope, weight = _regressions(departures, neighbours.index)
+    out = np.full(departures.shape, np.nan, np.float32)
+    _kernel()(np.ascontiguousarray(departures, np.float32), index, slope, weight, _FEWEST, out)
+    # A median of shrunken estimates is shrunken too; one factor a station undoes it.
+    clipped = _clip(departures)
+    both = np.isfinite(out) & np.isfinite(clipped)
+    product = np.where(both, clipped * out, 0.0).sum(axis=0)
+    square = np.where(both, out * out, 0.0).sum(axis=0)
+    factor = np.where(square > 0, product / np.maximum(square, 1e-30), 0.0)
+    return out * np.clip(factor, 0.0, 2.0).astype(np.float32)
+
+
+def residual(values: Array, neighbours: Neighbours, phases: int) -> Array:
+    """What the neighbours do not explain: departures minus their estimate, without a daily cycle of its own."""
+    departures = without_cycle(np.asarray(values, np.float32), phases)
+    return without_cycle(departures - estimate(departures, neighbours), phases)
+
+
+def _clip(departures: Array) -> Array:
+    limit = _CLIP * SIGMA * medians(np.abs(departures))
+    return np.clip(departures, -limit, limit)
+
+
+def _regressions(departures: Array, candidates: Array) -> tuple[Array, Array, Array]:
+    """The best neighbours of every station with slope and weight (inverse residual variance)."""
+    clipped = _clip(departures)
+    there = np.isfinite(clipped)
+    value, count = np.where(there, clipped, 0.0).astype(np.float32), there.astype(np.float32)
+    square = (value * value).astype(np.float32)
+    real = candidates >= 0
+    pick = np.where(real, candidates, 0)
+    shape = pick.shape
+    common, product, own, other = (np.zeros(shape) for _ in range(4))
+    for s in range(shape[0]):
+        n = pick[s]
+        mine, theirs = value[:, s], value[:, n]
+        common[s] = count[:, s] @ count[:, n]
+        product[s] = mine @ theirs
+        own[s] = square[:, s] @ count[:, n]
+        other[s] = count[:, s] @ square[:, n]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.clip(product / other, 0.0, 2.0)
+        left = (own - 2 * slope * product + slope**2 * other) / common
+    useful = real & (common >= _COMMON) & (other > 0) & (slope > 0)
+    # A neighbour that agrees perfectly is a copy; its word counts, but not alone.
+    scale = np.median(left[useful]) if useful.any() else 1.0
+    left = np.where(useful, np.maximum(left, 0.05 * scale), np.inf)
+    best = np.argsort(left, axis=1, kind="stable")[:, :_BUDDIES]
+    weight = 1.0 / np.take_along_axis(left, best, axis=1)
+    index = np.where(weight > 0, np.take_along_axis(pick, best, axis=1), -1)
+    chosen = np.where(weight > 0, np.take_along_axis(slope, best, axis=1), 0.0)
+    return index, chosen.astype(np.float32), weight.astype(np.float32)
+
+
+_compiled: dict[str, Any] = {}
+
+
+def _kernel() -> Any:
+    """The weighted median over neighbours, compiled on first use."""
+    if not _compiled:
+        from .buddy_kernel import weighted_medians
+
+        _compiled["kernel"] = weighted_medians
+    return _compiled["kernel"]
