@@ -86,7 +86,8 @@ class SemiLagrangian(Integrator):
     def _cells_per_second(self, state: Tensor, closures: Closures | None) -> Float[Tensor, "batch 2 y x"]:
         """The wind in cell units, in which a trajectory knows nothing of the width of its row: rows, then columns."""
         u, v = self.tendency.wind(state, closures)
-        return torch.stack([v / self.tendency.grid.dy, u / self.tendency.get_buffer("grid_dx")], dim=1)
+        grid = self.tendency.inputs(state, closures).grid
+        return torch.stack([v / grid.dy, u / grid.dx], dim=1)
 
     def _departures(self, now: Tensor, later: Tensor) -> Float[Tensor, "batch 2 y x"]:
         """Row and column that the air of each cell comes from."""
