@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from pathlib import Path
 
 # Before torch is imported, so that its pools start at this size.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -37,3 +38,13 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real observations beside the checkout, or a skip that says so."""
+    beside = Path(__file__).parents[2] / "shared"
+    folder = Path(os.environ.get("STATIONPDE_SHARED", beside)) / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no real data at {folder}: set STATIONPDE_SHARED to the folder that holds data/")
+    return folder
