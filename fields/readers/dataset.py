@@ -85,7 +85,7 @@ def _find(ds: xr.Dataset, table: Any) -> dict[str, str]:
     for var in ds.variables:
         by_standard.setdefault(str(ds[var].attrs.get("standard_name", "")), str(var))
     lower = {str(var).lower(): str(var) for var in ds.variables if not str(var).endswith("_flag")}
-    found = {}
+    found: dict[str, str] = {}
     for name, row in table.items():
         for standard in (row.standard_name, *_STANDARD.get(name, ())):
             if standard in by_standard:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, ProblemReport, locate, printable
-from .archives import Member, files_below, members, size_of
+from .archives import Member, members, size_of
 from .clock import Zone
 from .column_map import ColumnMap
 from .csv_text import TextLayout, blocks, examine
@@ -43,6 +43,7 @@ class Gathered:
     report: ProblemReport
     zone: Zone
     zone_declared: bool
+    variables: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -52,25 +53,27 @@ class _Tally:
     codes: dict[str, int] = field(default_factory=dict)
     dialects: dict[str, int] = field(default_factory=dict)
     twice: set[tuple[int, int]] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
     rows: int = 0
     folds: int = 0
 
     def state(self) -> dict[str, Any]:
         return {
             "codes": self.codes, "dialects": self.dialects, "twice": sorted(self.twice), "rows": self.rows,
-            "folds": self.folds,
+            "folds": self.folds, "seen": sorted(self.seen),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self.codes, self.dialects = dict(state["codes"]), dict(state["dialects"])
         self.rows, self.folds = int(state["rows"]), int(state["folds"])
+        self.seen = set(state["seen"])
         self.twice = {(int(a), int(b)) for a, b in state["twice"]}
 
 
 def identity_of(path: Path, *what: object) -> str:
     """A fingerprint of a source by names, sizes and times of change, and of how it is read."""
     digest = hashlib.sha256(repr(what).encode())
-    for file in files_below(path):
+    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
         about = file.stat()
         digest.update(f"{file.name};{about.st_size};{about.st_mtime_ns}".encode())
     return digest.hexdigest()
@@ -92,7 +95,8 @@ def gather(path: Path, column_map: ColumnMap, options: ReadOptions, work: Worksp
         tally.restore(spool.state["tally"])
     if not spool.is_complete:
         _Reading(path, column_map, options, work, zone, keep, spool, roster, tally).run()
-    return Gathered(spool, roster, _report(path, tally, roster), zone, given is not None)
+    there = tuple(name for name in column_map.variables if name in tally.seen)
+    return Gathered(spool, roster, _report(path, tally, roster), zone, given is not None, there)
 
 
 @dataclass(slots=True)
@@ -158,7 +162,9 @@ class _Reading:
                 stream.close()
 
     def _decoder(self, columns: Any, member: Member, layout: TextLayout | None = None) -> Decoder:
-        return Decoder(self.column_map, columns, member.label, self.zone, self.keep, layout, member.path)
+        made = Decoder(self.column_map, columns, member.label, self.zone, self.keep, layout, member.path)
+        self.tally.seen |= {name for name in made.wanted if not name.startswith("@")}
+        return made
 
     # ---- rows -------------------------------------------------------------------------------------------------
 

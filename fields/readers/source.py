@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,7 @@ class ReadOptions:
     stations: str | None = None
     max_bytes: int = DEFAULT_MAX_BYTES
     fix: bool = False
+    drop: tuple[str, ...] = ()
 
     def typed(self) -> list[tuple[str, str]]:
         """The options as typed on a command line."""
@@ -84,6 +86,7 @@ class ReadOptions:
             ("--on-duplicate", self.on_duplicate),
             ("--on-move", self.on_move),
             ("--max-bytes", None if self.max_bytes == DEFAULT_MAX_BYTES else str(self.max_bytes)),
+            ("--drop", ",".join(self.drop) or None),
             ("--fix", "" if self.fix else None),
         ]
         return [(option, value) for option, value in options if value is not None]
@@ -91,6 +94,8 @@ class ReadOptions:
 
 # Options that may stand several times; the name before "=" tells them apart.
 _REPEATED = ("--unit", "--missing", "--trust")
+_OPTION = re.compile(r" (--[a-z-]+) ([^\s-]\S*)")
+_OPTIONS = re.compile(r"(?: --[a-z-]+ [^\s-]\S*)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,16 @@ class Command:
         merged = {key(option): option for option in (*self.options, *more)}
         words = [word for option in merged.values() for word in option if word]
         return printable(shlex.join(["stationpde", "data", "ingest", self.source, "-o", self.output, *words]))
+
+    def tidied(self, text: str) -> str:
+        """A text in which options were put behind this command, with each of them standing once."""
+        typed = self.given()
+        before, found, after = text.partition(typed)
+        options = _OPTIONS.match(after)
+        if not found or options is None:
+            return text
+        pairs = [(option, value) for option, value in _OPTION.findall(options[0])]
+        return before + self.given(*pairs) + after[options.end() :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +181,31 @@ class Wrapped(Source):
     def findings(self) -> ProblemReport:
         """What the whole source met."""
         return self._inner.findings()
+
+
+class Chosen(Wrapped):
+    """Some stations of a source."""
+
+    def __init__(self, inner: Source, index: np.ndarray[Any, Any]) -> None:
+        super().__init__(inner)
+        self._index = index
+        self.network = inner.network.take(index)
+
+    def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
+        """Variables of the chosen stations."""
+        return {name: values[:, self._index] for name, values in self._inner.read(start, stop).items()}
+
+
+class Without(Wrapped):
+    """A source with some variables left out."""
+
+    def __init__(self, inner: Source, names: Collection[str]) -> None:
+        super().__init__(inner)
+        self.units = {name: unit for name, unit in inner.units.items() if name not in names}
+
+    def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
+        """The other variables."""
+        return {name: values for name, values in self._inner.read(start, stop).items() if name in self.units}
 
 
 class Thinned(Wrapped):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ class TableSource(Source):
         self.about = column_map.title
         places = {name: column_map.stations.units.get(name, "m" if name == "alt" else "degrees")
                   for name in ("lat", "lon", "alt")}  # fmt: skip
-        self.units = {**{name: column.unit for name, column in column_map.variables.items()}, **places}
+        there = self._gathered.variables
+        self.units = {**{name: column_map.variables[name].unit for name in there}, **places}
         self.pressure_kind = column_map.pressure_kind
         self._names = list(column_map.variables)
         step = options.step or column_map.time.step
@@ -69,7 +71,7 @@ class TableSource(Source):
         self._doubles += found.doubles
         self._off_axis += found.off_axis
         self._conflicts += found.conflicts
-        return dict(zip(self._names, found.values))
+        return {name: table for name, table in zip(self._names, found.values) if name in self.units}
 
     def findings(self) -> ProblemReport:
         """Doubles and rows beside the axis, counted while everything was read once."""
@@ -163,15 +165,22 @@ def _columns(member: Member, column_map: ColumnMap) -> list[str]:
 
 def open_table(path: Path, options: ReadOptions, work: Workspace) -> Source:
     """The reader's way in."""
-    chosen = choose_map(path, options)
+    chosen = _with_columns_of(path, choose_map(path, options))
     if options.pressure == "sea-level" and "p" in chosen.variables:
         chosen = _as_sea_level(chosen)
     return TableSource(path, chosen, options, work)
 
 
-def _as_sea_level(column_map: ColumnMap) -> ColumnMap:
-    from dataclasses import replace
+def _with_columns_of(path: Path, column_map: ColumnMap) -> ColumnMap:
+    """The map without variables that a single long table has no column for: rows then take less room on the way."""
+    if path.is_dir() or file_kind(path) not in ("text", "parquet"):
+        return column_map
+    columns = set(_columns(next(members(path, 0)), column_map))
+    there = {name: column for name, column in column_map.variables.items() if columns.intersection(column.names)}
+    return replace(column_map, variables=there or column_map.variables)
 
+
+def _as_sea_level(column_map: ColumnMap) -> ColumnMap:
     moved = {("psl" if name == "p" else name): c for name, c in column_map.variables.items() if name != "psl"}
     return replace(column_map, variables=moved, pressure_kind="sea_level")
 

@@ -1,0 +1,309 @@
+"""Ingest: a raw source through the unit gate, validation, derivation and quality control into a store.
+
+Everything streams: memory depends on the block, not on the record. Finished blocks and parsed rows are kept until the
+store is published, so that the same command goes on where a killed one stopped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from . import atomic, store
+from .composition import Plan, compose, flags_of, plan_for, substitutes_of
+from .errors import DataError, FieldsError, LockedError, ProblemReport, ResourceError, UsageError, locate, printable
+from .gate import UnitGate
+from .progress import Tracker, Watcher
+from .readers import ReadOptions, Source, Workspace, detect, reader
+from .readers.clock import to_datetime64
+from .readers.gather import identity_of
+from .readers.source import Chosen, Command, Without
+from .survey import Survey, survey
+
+__all__ = ["IngestOptions", "IngestResult", "ingest"]
+
+Array = np.ndarray[Any, Any]
+
+# Values of one variable that a block may hold; some thirty arrays of a block live at once.
+_BLOCK_VALUES = 4_000_000
+_LONGEST_BLOCK = 4096
+_CHUNK = 512
+# Steps on either side of a block that quality control judges it by.
+_MARGIN = 400
+# Stations that a command to type still names.
+_MOST_NAMED = 50
+# Share of the record that training sees: 6 of 6:1:3.
+TRAINING = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """What a user asks for.
+
+    ``missing`` names substitutes (``{"p": "standard-atmosphere"}``); ``trust`` variables whose values are vouched for;
+    ``max_missing`` the share of the training period (the first ``training`` of the record) that a station may lack.
+    """
+
+    read: ReadOptions = field(default_factory=ReadOptions)
+    reader: str | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+    trust: tuple[str, ...] = ()
+    quality: bool = True
+    max_missing: float | None = None
+    training: float = TRAINING
+    force: bool = False
+
+    def typed(self) -> tuple[tuple[str, str], ...]:
+        """The options as typed on a command line."""
+        options = [
+            *([("--reader", self.reader)] if self.reader else []),
+            *self.read.typed(),
+            *(("--missing", f"{name}={what}") for name, what in self.missing.items()),
+            *(("--trust", name) for name in self.trust),
+            *([("--max-missing", f"{self.max_missing:g}")] if self.max_missing is not None else []),
+            *([("--train-fraction", f"{self.training:g}")] if self.training != TRAINING else []),
+            *([] if self.quality else [("--no-qc", "")]),
+            *([("--force", "")] if self.force else []),
+        ]
+        return tuple(options)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """What was made of what."""
+
+    path: Path
+    reader: str
+    stations: int
+    steps: int
+    variables: tuple[str, ...]
+    dropped: tuple[str, ...]
+    report: ProblemReport
+    fingerprint: str
+    resumed: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result for machines."""
+        return {
+            "store": str(self.path), "reader": self.reader, "stations": self.stations, "steps": self.steps,
+            "variables": list(self.variables), "dropped_stations": list(self.dropped), "resumed": self.resumed,
+            "fingerprint": self.fingerprint, "report": self.report.to_dict(),
+        }  # fmt: skip
+
+
+def ingest(
+    source: str | Path, output: str | Path, options: IngestOptions | None = None, watcher: Watcher | None = None
+) -> IngestResult:
+    """Read a source into a store.
+
+    Parameters
+    ----------
+    source : a file, a folder or an archive
+    output : where the store will appear
+    options : by default everything is left to the source
+    watcher : told how far the work is
+
+    Raises
+    ------
+    DataError
+        If the data are not what they are said to be; the message holds the command that mends it.
+    UsageError, LockedError, ResourceError
+        If the output is taken, being written, or cannot be written.
+    """
+    asked = options or IngestOptions()
+    path, target = Path(source), Path(output)
+    substitutes = substitutes_of(asked.missing)
+    if not path.exists():
+        raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100", do="check the path")
+    _refuse_taken(target, asked.force)
+    command = Command(str(path), str(target), asked.typed())
+    tracker = Tracker(watcher)
+    with _workspace(target) as folder:
+        chosen = reader(asked.reader) if asked.reader else detect(path)
+        opened = chosen.open(path, asked.read, Workspace(folder, tracker, command))
+        found = _without(opened, asked.read.drop)
+        if "p" in substitutes:
+            found = Without(found, ("p", "psl"))
+        identity = identity_of(path, found.label, found.reader, found.axis, found.units, replace(asked, force=False))
+        return _Ingest(found, target, asked, command, tracker, identity).run(substitutes)
+
+
+@dataclass(slots=True)
+class _Ingest:
+    """One ingest of an opened source."""
+
+    source: Source
+    target: Path
+    options: IngestOptions
+    command: Command
+    tracker: Tracker
+    identity: str
+
+    def run(self, substitutes: frozenset[str]) -> IngestResult:
+        source = self.source
+        typed = self.command.given()
+        plan, report = plan_for(source.variables, substitutes, source.label)
+        rows = block_rows(len(source.network), source.axis.count)
+        looked = survey(source, rows=rows, training=self.options.training, command=typed, trust=self.options.trust,
+                        progress=self.tracker)  # fmt: skip
+        report.extend(self._mendable(looked))
+        kept = self._stations(looked, report)
+        report.raise_if_errors(DataError)
+        template = self._template(plan, looked, kept)
+        gate = UnitGate(dict(source.units), list(source.network.ids), source.label, typed, self.options.trust)
+        with store.create(
+            self.target, template, force=self.options.force, resume=True, identity=self.identity, time_block=rows
+        ) as staged:
+            for region in staged.blocks():
+                span = region["time"]
+                if not staged.is_done(region):
+                    staged.write(self._block(span.start, span.stop, plan, looked, kept, gate), region)
+                self.tracker("write", span.stop, source.axis.count, "steps")
+        dropped = tuple(str(i) for i in np.delete(source.network.ids, kept))
+        return IngestResult(
+            staged.path, source.reader, kept.size, source.axis.count, plan.stored, dropped, report,
+            store.fingerprint(staged.path), staged.resumed,
+        )  # fmt: skip
+
+    def _mendable(self, looked: Survey) -> ProblemReport:
+        """The findings, each with the whole command to type."""
+        places = looked.positions
+        unplaced = ~(np.isfinite(places.lat) & np.isfinite(places.lon) & np.isfinite(places.alt))
+        ids = ",".join(map(str, self.source.network.ids[unplaced][:_MOST_NAMED]))
+        made = []
+        for problem in looked.report:
+            do = self.command.tidied(problem.do)
+            if problem.code == "SPDE-D008" and ids:
+                do = f"complete the station list, or leave them out: {self.command.given(('--drop', ids))}"
+            made.append(replace(problem, do=do))
+        return ProblemReport(made)
+
+    def _stations(self, looked: Survey, report: ProblemReport) -> Array:
+        """Numbers of the stations that are kept."""
+        ids, label = self.source.network.ids, self.source.label
+        silent = looked.silent()
+        if silent.all():
+            report.error("SPDE-D019", "nothing was observed at all", where=label)
+            return np.flatnonzero(silent)
+        if silent.any():
+            report.notice("SPDE-D020", f"{int(silent.sum())} stations report nothing and are left out",
+                          where=locate(label, stations=ids[silent], out_of=len(ids)))  # fmt: skip
+        sparse = np.zeros(len(ids), bool)
+        if self.options.max_missing is not None:
+            sparse = ~silent & (looked.missing_rate() > self.options.max_missing)
+        if sparse.any():
+            report.notice("SPDE-D041", f"{int(sparse.sum())} stations have too many gaps in the training period",
+                          where=locate(label, stations=ids[sparse], out_of=len(ids)),
+                          why=f"allowed {self.options.max_missing:.0%} missing")  # fmt: skip
+        kept = np.flatnonzero(~silent & ~sparse)
+        if kept.size == 0:
+            report.error("SPDE-D025", "no station is left", where=label,
+                         do=self.command.given(("--max-missing", "1")))  # fmt: skip
+        return kept
+
+    def _template(self, plan: Plan, looked: Survey, kept: Array) -> xr.Dataset:
+        from .variables import cf_attributes
+
+        source, network, places = self.source, self.source.network.take(kept), looked.positions
+        coords: dict[str, Any] = {
+            "time": ("time", to_datetime64(source.axis.seconds)),
+            "station": ("station", network.ids.astype(str), {"long_name": "Station", "cf_role": "timeseries_id"}),
+            **{n: ("station", getattr(places, n)[kept], cf_attributes(n)) for n in ("lat", "lon", "alt")},
+        }
+        if network.names is not None:
+            coords["name"] = ("station", network.names.astype(str), {"long_name": "Name"})
+        how = "; ".join(f"{name} {text}" for name, text in plan.derived.items())
+        attrs = {
+            "source": source.label, "title": source.about, "reader": source.reader, "step_seconds": source.axis.step,
+            "time_zone": source.zone, "pressure_kind": plan.pressure_kind, "featureType": "timeSeries",
+            "history": f"ingested by stationpde{': ' if how else ''}{how}",
+            "source_units": ", ".join(f"{name}={unit}" for name, unit in source.units.items()),
+        }  # fmt: skip
+        made = store.template(xr.Dataset(coords=coords), plan.stored, flags=self.options.quality, attrs=attrs)
+        for name, text in plan.derived.items():
+            made[name].attrs["comment"] = text
+        return made
+
+    def _block(
+        self, start: int, stop: int, plan: Plan, looked: Survey, kept: Array, gate: UnitGate
+    ) -> dict[str, Array]:
+        """Values and flags of one block; quality control sees some steps on either side."""
+        source = self.source
+        low, high = start, stop
+        if self.options.quality:
+            low, high = max(0, start - _MARGIN), min(source.axis.count, stop + _MARGIN)
+            low = max(0, min(low, high - block_rows(kept.size, source.axis.count)))  # a short last block borrows
+        times = to_datetime64(source.axis.seconds[low:high])
+        raw = source.read(low, high)
+        values, codes = compose(raw, gate, plan, looked.positions.alt, times)
+        del raw
+        inner = slice(start - low, stop - low)
+        if kept.size < len(source.network):
+            values, codes = ({n: x[:, kept] for n, x in part.items()} for part in (values, codes))
+        made = {name: table[inner] for name, table in values.items()}
+        if self.options.quality:
+            places = {n: getattr(looked.positions, n)[kept] for n in ("lat", "lon", "alt")}
+            flags = flags_of(values, codes, plan, times, places, source.axis.step)
+            made |= {f"{name}_flag": table[inner] for name, table in flags.items()}
+        return made
+
+
+def block_rows(stations: int, count: int) -> int:
+    """Steps of a block: whole chunks, few enough for memory, and no more than the record has."""
+    fits = max(1, _BLOCK_VALUES // max(1, stations))
+    rows = fits // _CHUNK * _CHUNK if fits >= _CHUNK else 1 << (fits.bit_length() - 1)
+    return max(1, min(rows, _LONGEST_BLOCK, -(-count // 1)))
+
+
+def _without(source: Source, drop: tuple[str, ...]) -> Source:
+    """A source without the stations that the user leaves out."""
+    if not drop:
+        return source
+    unknown = sorted(set(drop) - {str(i) for i in source.network.ids})
+    if unknown:
+        raise UsageError(f"there is no station {', '.join(map(printable, unknown[:5]))} to leave out", code="SPDE-D109",
+                         where=source.label)  # fmt: skip
+    return Chosen(source, np.flatnonzero(~np.isin(source.network.ids, drop)))
+
+
+def _refuse_taken(target: Path, force: bool) -> None:
+    """Before any work is done."""
+    if target.exists() and not force:
+        raise UsageError(f"{printable(target)} exists", code="SPDE-D003", do="add --force to replace it")
+
+
+@contextmanager
+def _workspace(target: Path) -> Iterator[Path]:
+    """A folder beside the output for parsed rows: kept after a kill or a full disk, removed otherwise."""
+    from filelock import FileLock, Timeout
+
+    atomic.write_probe(target.parent)
+    folder = target.with_name(f".{target.name[:200]}.gather")
+    with atomic.machine_faults(target):
+        folder.mkdir(exist_ok=True)
+        lock = FileLock(folder / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            what = "another process is ingesting into it"
+            raise LockedError(what, where=str(target), do="wait for it to end") from None
+    keep = False
+    try:
+        with atomic.machine_faults(target):
+            yield folder
+    except (KeyboardInterrupt, ResourceError):
+        keep = True
+        raise
+    except FieldsError:
+        raise
+    finally:
+        lock.release()
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
