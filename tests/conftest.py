@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from pathlib import Path
 
 # Before torch is imported, so that its pools start at this size.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
