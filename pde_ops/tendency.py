@@ -13,7 +13,7 @@ from .backends import Inputs, make_runner
 from .backends.eager import EagerRunner
 from .errors import DeclarationError, GridError, ShapeError
 from .expr import Call, Constant, Expr, replace, walk
-from .grid import ROW_STATICS, BoundGrid, Grid2D
+from .grid import ROW_STATICS, Grid2D
 from .lowering import lower
 from .operator import operators
 from .parameters import Coefficients
@@ -41,6 +41,7 @@ class Tendency(nn.Module):
     coefficients : the learnable positives
     closure_names : what ``closures`` must hold at every call
     limits : stability limits it was compiled with, or None
+    geometry : the grid's tensors, of this module's dtype and on its device
     equations : what it computes: the system's, without what was taken out, with the rim and the limits added
     flows : closed-form terms that were taken out, for the splitting integrators
     transport : advection that was taken out, for the semi-Lagrangian integrator
@@ -82,13 +83,10 @@ class Tendency(nn.Module):
         self._wind_runner = None
         if self.transport is not None:
             self._wind_runner = EagerRunner(self._lower([self.transport.u, self.transport.v]), grid)
+        self.closure_names = tuple(c.name for c in self._closures)
+        self._expected = (len(self.fields), grid.ny, grid.nx)
         self._masters = self._gather_statics(system, statics)
         self._bind()
-
-    @property
-    def closure_names(self) -> tuple[str, ...]:
-        """Names that ``closures`` must hold."""
-        return tuple(c.name for c in self._closures)
 
     @property
     def field_names(self) -> tuple[str, ...]:
@@ -146,11 +144,11 @@ class Tendency(nn.Module):
 
     def inputs(self, state: Tensor, closures: Mapping[str, Tensor] | None) -> Inputs:
         """Check what came and bundle it for a runner."""
-        expected = (len(self.fields), self.grid.ny, self.grid.nx)
-        if state.ndim != 4 or tuple(state.shape[1:]) != expected:
+        if tuple(state.shape[1:]) != self._expected or state.ndim != 4:
+            fields, ny, nx = self._expected
             raise ShapeError(
-                f"`state` must be [batch, {expected[0]}, {expected[1]}, {expected[2]}] for fields "
-                f"({', '.join(self.field_names)}), not {list(state.shape)}"
+                f"`state` must be [batch, {fields}, {ny}, {nx}] for fields ({', '.join(self.field_names)}), "
+                f"not {list(state.shape)}"
             )
         raw = self.coefficients.raw
         if state.dtype != raw.dtype or state.device != raw.device:
@@ -158,28 +156,16 @@ class Tendency(nn.Module):
                 f"`state` is {state.dtype} on {state.device} but the compiled system is {raw.dtype} on {raw.device}",
                 do="move one of them with .to(…)",
             )
-        return Inputs(
-            state, self._ordered(state, closures or {}), self.coefficients(), self._statics(), self._bound_grid()
-        )
+        return Inputs(state, self._ordered(state, closures or {}), self.coefficients(), self._statics, self.geometry)
 
     def _ordered(self, state: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        if set(given) != set(self.closure_names):
-            missing = sorted(set(self.closure_names) - set(given))
-            extra = sorted(set(given) - set(self.closure_names))
+        names = self.closure_names
+        if len(given) != len(names) or any(name not in given for name in names):
+            missing, extra = sorted(set(names) - set(given)), sorted(set(given) - set(names))
             words = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(extra)}"] * bool(extra)
-            raise ShapeError(
-                f"`closures` of '{self.system.name}': {'; '.join(words)}", do=f"pass exactly {list(self.closure_names)}"
-            )
-        shape = state[:, 0].shape
-        ordered = []
-        for name in self.closure_names:
-            try:
-                ordered.append(given[name].expand(shape))
-            except RuntimeError:
-                raise ShapeError(
-                    f"closure '{name}' must broadcast to {list(shape)}, not {list(given[name].shape)}"
-                ) from None
-        return tuple(ordered)
+            raise ShapeError(f"`closures` of '{self.system.name}': {'; '.join(words)}", do=f"pass {', '.join(names)}")
+        shape = (state.shape[0], *state.shape[2:])
+        return tuple(_expanded(name, given[name], shape) for name in names)
 
     def _lower(self, outputs: list[Expr]) -> Any:
         return lower(outputs, self.fields, self._closures, self.system.coefficients)
@@ -211,31 +197,28 @@ class Tendency(nn.Module):
     def _bind(self) -> None:
         """Copy geometry and statics from their float64 originals to this module's dtype and device."""
         raw = self.coefficients.raw
-        bound = self.grid.bind(raw.dtype, raw.device)
-        for name in GRID_STATICS:
-            self.register_buffer(f"grid_{name}", getattr(bound, name), persistent=False)
+        self.geometry = self.grid.bind(raw.dtype, raw.device)
+        self._statics = {name: getattr(self.geometry, name) for name in GRID_STATICS}
         for name, master in self._masters.items():
-            copy = torch.tensor(master, dtype=raw.dtype, device=raw.device)
-            self.register_buffer(f"static_{name}", copy, persistent=False)
+            self._statics[name] = torch.tensor(master, dtype=raw.dtype, device=raw.device)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Tendency:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._bind()  # from the originals: converting float32 buffers to float64 would keep float32 round-off
+        self._bind()  # from the originals: converting float32 copies to float64 would keep float32 round-off
         return self
-
-    def _statics(self) -> dict[str, Tensor]:
-        statics: dict[str, Tensor] = {name: getattr(self, f"grid_{name}") for name in GRID_STATICS}
-        statics.update({name: getattr(self, f"static_{name}") for name in self._masters})
-        return statics
-
-    def _bound_grid(self) -> BoundGrid:
-        grid = self.grid
-        tensors = {name: getattr(self, f"grid_{name}") for name in GRID_STATICS}
-        return BoundGrid(ny=grid.ny, nx=grid.nx, dy=grid.dy, boundary=grid.boundary, **tensors)
 
     def extra_repr(self) -> str:
         size = f"{self.grid.ny} x {self.grid.nx}"
         return f"{self.system.name}: {', '.join(self.field_names)} on {size}, backend={self.backend}"
+
+
+def _expanded(name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if given.shape == shape:
+        return given
+    try:
+        return given.expand(shape)
+    except RuntimeError:
+        raise ShapeError(f"closure '{name}' must broadcast to {list(shape)}, not {list(given.shape)}") from None
 
 
 def _rim_target(field: Field) -> Closure:

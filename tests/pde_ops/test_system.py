@@ -186,8 +186,9 @@ def test_a_nudged_rim_pulls_the_border_to_its_reference_and_leaves_the_middle():
 
 def test_geometry_is_exact_after_moving_to_double_precision():
     tendency = make_system().compile(GRID).double()
-    assert tendency.grid_dx.dtype == torch.float64
-    assert tendency.grid_dx[:, 0].tolist() == GRID.dx.tolist()
+    held = tendency.inputs(*make_inputs(dtype=torch.float64)).grid.dx
+    assert held.dtype == torch.float64
+    assert held[:, 0].tolist() == GRID.dx.tolist()
 
 
 def test_the_state_dict_of_one_backend_loads_into_another():
@@ -212,7 +213,9 @@ def test_moving_the_module_moves_its_geometry():
         GRID, statics={"heating": torch.rand(9, 11)}
     )
     moved = tendency.to("meta")
-    assert {t.device.type for t in [*moved.parameters(), *moved.buffers()]} == {"meta"}
+    inputs = moved.inputs(torch.empty(1, 1, 9, 11, device="meta"), None)
+    held = [inputs.coefficients, inputs.grid.dx, *inputs.statics.values()]
+    assert {tensor.device.type for tensor in held} == {"meta"}
     assert moved(torch.empty(1, 1, 9, 11, device="meta")).device.type == "meta"
 
 
