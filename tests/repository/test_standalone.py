@@ -126,6 +126,8 @@ def test_the_wheel_passes_the_tests_of_the_library(wheel_python, tmp_path):
     shutil.copytree(ROOT / "tests" / "pde_ops", tmp_path / "tests" / "pde_ops")
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "operators.md", tmp_path / "docs")  # a test compares it with the registry
     outcome = subprocess.run(
         [wheel_python, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", "tests/pde_ops"],
         cwd=tmp_path,
