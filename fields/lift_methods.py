@@ -171,6 +171,16 @@ class StationLift:
             (low, high),
         )
 
+    def to_targets(self, chosen: slice) -> StationLift:
+        """The same lift to some of its targets."""
+        weights, targets = self.weights, self.targets
+        coarse = weights.stand_in
+        if coarse is not None:
+            coarse = CoarseStandIn(coarse.neighbourhood[chosen], coarse.weight)
+        some = SparseWeights(weights.index[chosen], weights.weight[chosen], weights.sources, coarse)
+        places = Places(targets.x[chosen], targets.y[chosen], targets.z[chosen], targets.known_z[chosen])
+        return StationLift(self.settings, some, self.stations, places, self.altitude_range)
+
     def __call__(self, values: Mapping[str, NDArray[Any]], *, station_pressure: bool = True) -> Means:
         """Lift variables ``[..., station]`` (SI, NaN = missing) to ``[..., target]`` with their coverage."""
         if LIFT_METHODS[self.settings.method].detrends:

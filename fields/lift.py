@@ -1,0 +1,145 @@
+"""The lift as a torch module: the same weights and the same profiles as the numpy face, differentiable.
+
+Missing values are NaN or marked by a mask; they are replaced before anything is multiplied, so that no gradient is NaN.
+Nothing in `forward` depends on the values, and device and type follow the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from fields.detrend import detrended_means
+from fields.errors import UsageError
+from fields.lift_methods import LIFT_METHODS, StationLift
+from fields.profiles import Places
+from fields.weights import SparseWeights
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
+__all__ = ["PlacesBuffers", "StationToGrid", "WeightedMeans"]
+
+
+class WeightedMeans(nn.Module):
+    """`SparseWeights` as a module: ``[..., source]`` to means and coverage ``[..., target]``.
+
+    The weights of the neighbours that are there are renormalised; where all are missing the coarse stand-in answers.
+    """
+
+    def __init__(self, weights: SparseWeights, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.sources, self.targets = weights.sources, weights.targets
+        # Neighbour by neighbour: a gather of one neighbour of all targets needs no [..., target, k] array.
+        self.register_buffer("index", torch.as_tensor(weights.index.T.copy(), dtype=torch.long), persistent=False)
+        self.register_buffer("weight", torch.as_tensor(weights.weight.T.copy(), dtype=dtype), persistent=False)
+        coarse = weights.stand_in
+        self.has_stand_in = coarse is not None
+        if coarse is not None:
+            group = torch.as_tensor(coarse.neighbourhood, dtype=torch.long)
+            self.register_buffer("neighbourhood", group, persistent=False)
+            self.register_buffer("coarse", torch.as_tensor(coarse.weight.T.copy(), dtype=dtype), persistent=False)
+
+    def forward(
+        self, values: Float[Tensor, "... source"], valid: Bool[Tensor, "... source"] | None = None
+    ) -> tuple[Float[Tensor, "... target"], Float[Tensor, "... target"]]:
+        """Means at the targets, NaN where no source is there at all, and the share of the weight behind each."""
+        there = ~torch.isnan(values) if valid is None else valid & ~torch.isnan(values)
+        known = torch.where(there, values, torch.zeros_like(values))
+        counted = there.to(values.dtype)
+        weight = self.weight.to(values.dtype)
+        total = sum(w * known.index_select(-1, i) for w, i in zip(weight, self.index))
+        share = sum(w * counted.index_select(-1, i) for w, i in zip(weight, self.index))
+        means = _quotient(total, share)
+        if self.has_stand_in:
+            coarse = self.coarse.to(values.dtype)
+            instead = _quotient(known @ coarse, counted @ coarse).index_select(-1, self.neighbourhood)
+            means = torch.where(share > 0.0, means, instead)
+        return means, share
+
+    def adjoint(
+        self, gradient: Float[Tensor, "... target"], valid: Bool[Tensor, "... source"] | None = None
+    ) -> Float[Tensor, "... source"]:
+        """The transpose of `forward` (without the stand-in): a gradient on the targets carried to the sources."""
+        shape = (*gradient.shape[:-1], self.sources)
+        counted = gradient.new_ones(shape) if valid is None else valid.to(gradient.dtype)
+        weight = self.weight.to(gradient.dtype)
+        share = sum(w * counted.index_select(-1, i) for w, i in zip(weight, self.index))
+        scaled = torch.where(share > 0.0, gradient / torch.where(share > 0.0, share, 1.0), 0.0)
+        carried = gradient.new_zeros(shape)
+        for w, i in zip(weight, self.index):
+            carried = carried.index_add(-1, i, scaled * w)
+        return carried * counted
+
+
+def _quotient(total: Tensor, share: Tensor) -> Tensor:
+    """NaN where the share is zero, without a NaN in the gradient."""
+    is_there = share > 0.0
+    safe = torch.where(is_there, share, torch.ones_like(share))
+    return torch.where(is_there, total / safe, torch.full_like(total, torch.nan))
+
+
+class PlacesBuffers(nn.Module):
+    """`Places` that move with the module they belong to; float64, as altitudes enter an exponent."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__()
+        for name in ("x", "y", "z", "known_z"):
+            array = torch.tensor(getattr(places, name), dtype=torch.float64)
+            self.register_buffer(name, array, persistent=False)
+
+    def forward(self) -> Places:
+        """The places on the module's device."""
+        return Places(self.x, self.y, self.z, self.known_z)
+
+
+class StationToGrid(nn.Module):
+    """A `StationLift` as a module: stations to the cells of a grid.
+
+    Parameters
+    ----------
+    lift : what `StationLift.between` made
+    shape : rows and columns of the grid; None leaves the targets in a row
+    variables : names of the channels, which the detrended lift needs to know
+    """
+
+    def __init__(
+        self,
+        lift: StationLift,
+        shape: tuple[int, int] | None = None,
+        variables: Sequence[str] = (),
+        *,
+        station_pressure: bool = True,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.detrends = LIFT_METHODS[lift.settings.method].detrends
+        if self.detrends and not variables:
+            raise UsageError("the detrended lift needs the names of its channels", code="SPDE-D079")
+        self.variables = tuple(variables)
+        self.station_pressure = station_pressure
+        self.shape = shape or (lift.weights.targets,)
+        self.means = WeightedMeans(lift.weights, dtype)
+        self.stations, self.cells = PlacesBuffers(lift.stations), PlacesBuffers(lift.targets)
+
+    def forward(
+        self, values: Float[Tensor, "... station channel"], valid: Bool[Tensor, "... station channel"] | None = None
+    ) -> tuple[Float[Tensor, "... channel y x"], Float[Tensor, "... channel y x"]]:
+        """Fields and the share of the weight behind them; missing stations are NaN, or False in ``valid``."""
+        rows = values.movedim(-1, -2)
+        if valid is not None:
+            rows = torch.where(valid.movedim(-1, -2), rows, torch.nan)
+        if self.detrends:
+            named = {name: rows[..., c, :] for c, name in enumerate(self.variables)}
+            found = detrended_means(
+                named, self.means, self.stations(), self.cells(), xp=torch, station_pressure=self.station_pressure
+            )
+            means = torch.stack([found.values[name] for name in self.variables], dim=-2)
+            share = torch.stack([found.coverage[name] for name in self.variables], dim=-2)
+        else:
+            means, share = self.means(rows)
+        shape = (*means.shape[:-1], *self.shape)
+        return means.reshape(shape), share.reshape(shape)
