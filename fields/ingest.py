@@ -6,6 +6,7 @@ store is published, so that the same command goes on where a killed one stopped.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from .errors import DataError, FieldsError, LockedError, ProblemReport, Resource
 from .gate import UnitGate
 from .progress import Tracker, Watcher
 from .readers import ReadOptions, Source, Workspace, detect, reader
-from .readers.clock import to_datetime64
+from .readers.clock import Zone, to_datetime64
 from .readers.gather import identity_of
 from .readers.source import Chosen, Command, Without
 from .survey import Survey, survey
@@ -179,7 +180,7 @@ class _Ingest:
         ids = ",".join(map(str, self.source.network.ids[unplaced][:_MOST_NAMED]))
         made = []
         for problem in looked.report:
-            do = self.command.tidied(problem.do)
+            do = _on_this_clock(self.command.tidied(problem.do), self.source.zone)
             if problem.code == "SPDE-D008" and ids:
                 do = f"complete the station list, or leave them out: {self.command.given(('--drop', ids))}"
             made.append(replace(problem, do=do))
@@ -260,6 +261,16 @@ def block_rows(stations: int, count: int) -> int:
     fits = max(1, _BLOCK_VALUES // max(1, stations))
     rows = fits // _CHUNK * _CHUNK if fits >= _CHUNK else 1 << (fits.bit_length() - 1)
     return max(1, min(rows, _LONGEST_BLOCK, -(-count // 1)))
+
+
+def _on_this_clock(do: str, zone: str) -> str:
+    """A clock that was guessed relative to UTC, when the source's own was already taken into account."""
+    guess = re.search(r"--time-zone UTC([+-]\d+)", do)
+    offset = Zone.parse(zone).offset
+    if guess is None or not offset:
+        return do
+    hours = int(guess[1]) + offset // 3600
+    return do.replace(guess[0], f"--time-zone UTC{hours:+d}" if hours else "--time-zone UTC")
 
 
 def _without(source: Source, drop: tuple[str, ...]) -> Source:

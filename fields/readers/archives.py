@@ -48,8 +48,8 @@ class Member:
     """One file inside a source: ``stream`` is good until the next member is asked for.
 
     ``head`` holds the first bytes, which the stream gives again. ``path`` is set for a plain file on disk, which
-    alone can be read from the middle. ``size`` is in bytes, 0 where unknown; ``consumed`` says how many bytes on disk
-    of the whole source were read.
+    alone can be read from the middle. ``size`` is in bytes, 0 where unknown; ``before`` is the size of the
+    files before this one, and ``consumed`` says how many bytes on disk of the whole source were read.
     """
 
     label: str
@@ -57,6 +57,7 @@ class Member:
     head: bytes
     size: int
     path: Path | None = None
+    before: int = 0
     consumed: Callable[[], int] = lambda: 0
 
     @property
@@ -185,7 +186,7 @@ def members(path: Path, max_bytes: int) -> Iterator[Member]:
             if file_kind(file) == "gzip":
                 _check_gzip_trailer(stream, size, shown(file))
             for member in _inside(stream, shown(file), size, file, max_bytes, 0):
-                member.consumed = partial(_position, stream, before)
+                member.before, member.consumed = before, partial(_position, stream, before)
                 yield member
         before += size
 

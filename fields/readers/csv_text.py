@@ -155,7 +155,7 @@ def _decode(line: bytes, encoding: str, label: str, number: int) -> str:
         raise DataError(
             f"{label} line {number} is not text in {encoding}",
             code="SPDE-D122",
-            do="give a column map with the encoding, e.g. encoding = \"latin-1\"",
+            do='give a column map with the encoding, e.g. encoding = "latin-1"',
         ) from None
 
 

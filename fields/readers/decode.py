@@ -264,7 +264,7 @@ class Decoder:
                 f"{self.label} {self.place(offset, row)}: '{text}' is not a number",
                 code="SPDE-D126",
                 where=f"{self.label} › {name.lstrip('@')}",
-                do=f"declare it in the map if it means missing: missing = [\"{text}\"]",
+                do=f'declare it in the map if it means missing: missing = ["{text}"]',
             )
         counted = int(missing[index].sum())
         if counted:

@@ -115,19 +115,21 @@ class _Reading:
     listed: dict[str, tuple[float, float, float, str]] | None = None
 
     def run(self) -> None:
-        done, offset = self.spool.state.get("position", (0, 0))
+        first, offset = self.spool.state.get("position", (0, 0))
         total = size_of(self.path)
         if self.column_map.stations.source in ("file", "name"):
             self.listed = listed_stations(self.path, self.column_map, self.options)
         index = -1
         with ThreadPoolExecutor(_THREADS) as pool:
             for index, member in enumerate(members(self.path, self.options.max_bytes)):
-                if index < done:
+                if index < first:
                     continue
-                for end, parsed in self._decoded(member, offset if index == done else 0, pool):
+                for end, parsed in self._decoded(member, offset if index == first else 0, pool):
                     if self.spool.add(self._rows(parsed, member)):
                         self._flush(index, end)
-                    self.work.progress("read", member.consumed(), total, "bytes")
+                    # A plain file is read through a handle of its own.
+                    done = member.consumed() if member.path is None else member.before + min(end, member.size)
+                    self.work.progress("read", done, total, "bytes")
         if self.tally.rows == 0:
             raise DataError(f"{printable(self.path.name)} holds no rows", code="SPDE-D025")
         self._flush(index + 1, 0, complete=True)

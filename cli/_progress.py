@@ -1,0 +1,89 @@
+"""Progress of long commands on stderr: a bar with the time to go on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from cli._console import console
+
+__all__ = ["ProgressDisplay"]
+
+_LINE_SECONDS = 10.0
+_NAMES = {"read": "reading", "check": "checking", "write": "writing"}
+
+
+class ProgressDisplay:
+    """A context that shows the events of one job; silent with ``-q``."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._stage = ""
+        self._told = 0.0
+
+    def __enter__(self) -> ProgressDisplay:
+        if console.settings.verbosity >= 0 and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TextColumn("{task.fields[eta]}"),
+            )
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, event: Any) -> None:
+        """Show an event of `fields.progress`."""
+        if console.settings.verbosity < 0:
+            return
+        if self._bar is not None:
+            self._show(event)
+        else:
+            self._say(event)
+
+    def _show(self, event: Any) -> None:
+        total = event.total or None
+        eta = "" if event.eta is None else f"{span(event.eta)} left"
+        if event.stage != self._stage:
+            self._stage = event.stage
+            self._task = self._bar.add_task(_NAMES.get(event.stage, event.stage), total=total, eta=eta)
+        self._bar.update(self._task, completed=event.done, total=total, eta=eta)
+
+    def _say(self, event: Any) -> None:
+        now = time.monotonic()
+        begins = event.stage != self._stage
+        if not begins and not event.is_last and now - self._told < _LINE_SECONDS:
+            return
+        self._stage, self._told = event.stage, now
+        share = "" if event.fraction is None else f" {100 * event.fraction:3.0f} %"
+        eta = "" if event.eta is None or event.is_last else f", {span(event.eta)} left"
+        ended = f" in {span(event.elapsed)}" if event.is_last else ""
+        console.note(f"{_NAMES.get(event.stage, event.stage)}{share} {amount(event.done, event.unit)}{eta}{ended}")
+
+
+def span(seconds: float) -> str:
+    """A length of time for people."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def amount(count: int, unit: str) -> str:
+    """A count for people."""
+    return f"{count / 1e6:,.1f} MB" if unit == "bytes" else f"{count:,} {unit}"
