@@ -1,0 +1,76 @@
+"""What the packages import is what `pyproject.toml` declares, and the other way round."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("pde_ops", "fields", "stationpde", "cli")
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Top-level names of every import but those for type checkers and those with an `except ImportError`."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Try) and any("ImportError" in ast.unparse(h) for h in node.handlers):
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add((node.module or "").partition(".")[0])
+        found |= imports(node)
+    return found
+
+
+def used() -> set[str]:
+    names: set[str] = set()
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            names |= imports(ast.parse(path.read_text(encoding="utf-8")))
+    owners = packages_distributions()
+    foreign = names - set(sys.stdlib_module_names) - set(PACKAGES)
+    return {normal(owners.get(name, [name])[0]) for name in foreign}
+
+
+def declared() -> set[str]:
+    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    return {normal(re.match(r"[\w.-]+", need)[0]) for need in needs}
+
+
+# `pde_ops.testing.strategies` is for who has a test framework anyway.
+OPTIONAL = {"hypothesis"}
+# Imported by name, when they are needed.
+BY_NAME = {"numba", "matplotlib", "metpy"}
+
+
+def test_every_import_is_declared():
+    assert used() - declared() - OPTIONAL == set()
+
+
+def test_nothing_is_declared_that_no_code_uses():
+    assert declared() - used() - BY_NAME == set()
+
+
+def test_imports_are_found_wherever_they_stand_and_optional_ones_are_left_out():
+    source = """
+import os, torch.nn
+if TYPE_CHECKING:
+    import jaxtyping
+def late():
+    from metpy.calc import x
+    try:
+        import rioxarray
+    except ImportError:
+        raise
+from . import own
+"""
+    assert imports(ast.parse(source)) == {"os", "torch", "metpy"}
