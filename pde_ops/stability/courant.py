@@ -63,7 +63,7 @@ def courant_number(grid: Grid2D, u: Tensor | float, v: Tensor | float, dt: float
     dt : s
     """
     dx = torch.tensor(grid.dx)[:, None]
-    along_x, along_y = (torch.as_tensor(part).detach().cpu().double().abs() for part in (u, v))
+    along_x, along_y = (torch.as_tensor(part, dtype=torch.float64).detach().cpu().abs() for part in (u, v))
     return float((dt * (along_x / dx + along_y / grid.dy)).max())
 
 

@@ -231,4 +231,6 @@ def _advice(
             "'strang', or raise the friction above the floor"
         )
     if not mismatched and not turns and figures.demand <= over:
-        yield "a coupling between fields or a varying coefficient is too fast for this step: shorten it"
+        is_turning = figures.rotation is not None
+        cause = "rotation in fast wind" if is_turning else "a coupling of fields or a varying coefficient"
+        yield f"{cause} makes a mode grow: shorten the step, or compile with exact_flows=True and take 'strang'"
