@@ -13,7 +13,7 @@ import os
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .errors import CorruptStoreError, Problem, ProblemReport
@@ -118,8 +118,17 @@ class Manifest:
                 where=str(store),
                 do=f"pip install 'stationpde>={body.get('needs', '?')}'",
             )
-        files = {name: (int(entry[0]), str(entry[1])) for name, entry in body["files"].items()}
-        return cls(body["kind"], body["arrays"], files, body["fingerprint"], body["versions"], version, body["needs"])
+        try:
+            files = {name: (int(entry[0]), str(entry[1])) for name, entry in body["files"].items()}
+            found = cls(
+                body["kind"], body["arrays"], files, body["fingerprint"], body["versions"], version, body["needs"]
+            )
+            inside = all(_is_inside(name) for name in (*files, *found.arrays))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            raise _damaged(path, "it lacks what a manifest has") from None
+        if not inside:
+            raise _damaged(path, "it names files outside the store")
+        return found
 
     def quick_check(self, store: Path, names: Iterable[str] | None = None) -> ProblemReport:
         """Every file there and of its size; the small metadata files by content."""
@@ -164,6 +173,12 @@ class Manifest:
             part, place = f"chunk {rest.removeprefix('c').strip('/').replace('/', ',') or '0'}", array
         where = " › ".join((str(store), place, part))
         return Problem(code, f"{part} of `{place}` {what}", where, why, "ingest the data again")
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a name stays below the store, whoever wrote the manifest."""
+    parts = PurePosixPath(name).parts
+    return bool(parts) and parts[0] != "/" and ".." not in parts
 
 
 def _damaged(path: Path, why: str) -> CorruptStoreError:
