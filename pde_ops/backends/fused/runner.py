@@ -149,4 +149,5 @@ class FusedRunner:
 
 def _plane(value: Tensor, grid: Grid2D) -> Tensor:
     value = value if value.stride(-1) == 1 else value.contiguous()
-    return value.expand(1, grid.ny, grid.nx)
+    # The kernel walks the batch with the stride of the first axis, which must be 0: a new axis of length 1 has another.
+    return value.expand(2, grid.ny, grid.nx)[:1]
