@@ -1,0 +1,63 @@
+"""Systems drawn at random from all operators and borders run the same in the fused backend as in torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+
+import pytest
+import torch
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from pde_ops import Field, Grid2D, PDESystem, Static, operators
+from pde_ops.testing.strategies import DrawnSystem, systems, worst_difference
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("pde_ops.backends.fused.runner") is None, reason="the fused backend is not built"
+)
+
+# float64: the same formulas in another order; a term may be a difference of numbers 1e4 times larger (1e-16 · 1e4),
+# and four digits are left for sums over the grid. float32: the figure the project promises, gradients included.
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+# Each example generates and compiles a kernel, which takes a second or two: few here, many where time is.
+FEW, MANY = 20, 300
+DTYPES = st.sampled_from([torch.float32, torch.float64])
+STEPS = st.sampled_from([None, 1000.0])  # the tendency, or a step in which a field changes by about its range
+
+
+def agree(drawn: DrawnSystem, dtype: torch.dtype, dt: float | None) -> None:
+    off = worst_difference(drawn, "fused", dtype, dt=dt)
+    assume(not math.isnan(off))
+    assert off <= TOLERANCE[dtype], f"fused and torch differ by {off:.1e}"
+
+
+# No shrinking here: it builds hundreds of kernels. The slow test does shrink.
+@pytest.mark.timeout(600)
+@settings(max_examples=FEW, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(systems(max_terms=2), DTYPES, STEPS)
+def test_fused_equals_torch_on_drawn_systems(drawn: DrawnSystem, dtype: torch.dtype, dt: float | None) -> None:
+    agree(drawn, dtype, dt)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(max_examples=MANY)
+@given(systems(), DTYPES, STEPS)
+def test_fused_equals_torch_on_many_drawn_systems(drawn: DrawnSystem, dtype: torch.dtype, dt: float | None) -> None:
+    agree(drawn, dtype, dt)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_a_map_fixed_in_time_is_the_same_for_every_sample_of_a_batch(batch: int) -> None:
+    # Found by the strategy: the kernel walked out of the map from the second sample on.
+    c, u, v = Field("c", "kg/m**3"), Static("wind_u", "m/s"), Static("wind_v", "m/s")
+    system = PDESystem("carried", {c: -operators["advection"](c, u, v)})
+    grid = Grid2D.plane(6, 7, dx=2e4)
+    wind = 10.0 * torch.randn(2, 6, 7, generator=torch.Generator().manual_seed(0))
+    state = torch.rand(batch, 1, 6, 7, generator=torch.Generator().manual_seed(1))
+    fused, plain = (
+        system.compile(grid, backend=name, statics={"wind_u": wind[0], "wind_v": wind[1]})(state)
+        for name in ("fused", "torch")
+    )
+    torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-9)
