@@ -121,7 +121,7 @@ def cross_validate(
     some = ds.isel(time=scattered_times(len(times), step, moments))
     values = {name: np.asarray(some[name].values, np.float32) for name in STATE_VARIABLES if name in some}
     values = {name: array for name, array in values.items() if np.isfinite(array).any()}
-    places = tuple(np.asarray(ds[name].values, np.float64) for name in ("lat", "lon", "alt"))
+    lat, lon, alt = (np.asarray(ds[name].values, np.float64) for name in ("lat", "lon", "alt"))
     station_pressure = ds.attrs.get("pressure_kind", "station") != "sea_level"
     rmse: dict[str, dict[str, float]] = {name: {} for name in values}
     bias: dict[str, dict[str, float]] = {name: {} for name in values}
@@ -130,7 +130,7 @@ def cross_validate(
         report = None if progress is None else (lambda done, total, m=method: progress(m, done, total))
         found = left_out_estimates(
             values,
-            places,
+            (lat, lon, alt),
             chosen,
             block_m=1e3 * (block_km or 0.0),
             station_pressure=station_pressure,
@@ -146,4 +146,4 @@ def cross_validate(
             rmse[name][method] = float(to_display(name, np.sqrt(np.mean(error**2)), difference=True))
             bias[name][method] = float(to_display(name, np.mean(error), difference=True))
     count = {name: int(np.isfinite(array).sum()) for name, array in values.items()}
-    return CrossValidation(rmse, bias, count, len(places[0]), some.sizes["time"], block_km)
+    return CrossValidation(rmse, bias, count, len(lat), some.sizes["time"], block_km)

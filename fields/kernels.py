@@ -12,6 +12,8 @@ vectorises the innermost loops; loops of eight are unrolled, which is the fastes
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -23,17 +25,13 @@ _TILE = 64
 
 # No "nnan": a missing value is recognised by not being equal to itself. No "reassoc": it invites the compiler to
 # vectorise over the few neighbours instead of over the many rows.
-_OPTIONS = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
-    "fastmath": {"contract", "nsz"},
-    "boundscheck": False,
-}
+_compiled: Any = numba.njit(
+    nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"}, boundscheck=False
+)
 
 
-@numba.njit(**_OPTIONS)
-def _start(block, total, share, c, index, weight, m, j):  # type: ignore[no-untyped-def]
+@_compiled
+def _start(block, total, share, c, index, weight, m, j):
     """Begin target ``m`` with its first four neighbours."""
     zero = total.dtype.type(0.0)
     a, b, d, e = (
@@ -56,8 +54,8 @@ def _start(block, total, share, c, index, weight, m, j):  # type: ignore[no-unty
         )
 
 
-@numba.njit(**_OPTIONS)
-def _add(block, total, share, c, index, weight, m, j):  # type: ignore[no-untyped-def]
+@_compiled
+def _add(block, total, share, c, index, weight, m, j):
     """Add two neighbours."""
     zero = total.dtype.type(0.0)
     a, b = np.uint64(index[m, j]), np.uint64(index[m, j + 1])
@@ -68,8 +66,8 @@ def _add(block, total, share, c, index, weight, m, j):  # type: ignore[no-untype
         share[c, r] += (p if x == x else zero) + (q if y == y else zero)
 
 
-@numba.njit(**_OPTIONS)
-def _finish(block, total, share, c, index, weight, m, j):  # type: ignore[no-untyped-def]
+@_compiled
+def _finish(block, total, share, c, index, weight, m, j):
     """Add the last four neighbours and divide by the weight that is there."""
     zero = total.dtype.type(0.0)
     a, b, d, e = (
@@ -94,8 +92,8 @@ def _finish(block, total, share, c, index, weight, m, j):  # type: ignore[no-unt
         share[c, r] = part
 
 
-@numba.njit(**_OPTIONS)
-def _turn_in(x, start, count, block):  # type: ignore[no-untyped-def]
+@_compiled
+def _turn_in(x, start, count, block):
     """Copy rows ``start`` to ``start + count`` of ``x`` into ``block[source, row]``; spare rows repeat the last."""
     sources = x.shape[1]
     whole = count // 8 * 8
@@ -109,8 +107,8 @@ def _turn_in(x, start, count, block):  # type: ignore[no-untyped-def]
             block[s, r] = x[row, s]
 
 
-@numba.njit(**_OPTIONS)
-def _turn_out(tile, used, out, start, count, target):  # type: ignore[no-untyped-def]
+@_compiled
+def _turn_out(tile, used, out, start, count, target):
     """Copy ``tile[target, row]`` to where it belongs in ``out[row, target]``."""
     whole = count // 8 * 8
     for first in range(0, whole, 8):
@@ -122,8 +120,8 @@ def _turn_out(tile, used, out, start, count, target):  # type: ignore[no-untyped
             out[start + r, target + c] = tile[c, r]
 
 
-@numba.njit(**_OPTIONS)
-def _count_zeros(tile, used):  # type: ignore[no-untyped-def]
+@_compiled
+def _count_zeros(tile, used):
     zeros = 0
     for c in range(used):
         for r in range(ROWS):
@@ -131,8 +129,8 @@ def _count_zeros(tile, used):  # type: ignore[no-untyped-def]
     return zeros
 
 
-@numba.njit(**_OPTIONS)
-def weighted_means(x, index, weight, out, cover):  # type: ignore[no-untyped-def]
+@_compiled
+def weighted_means(x, index, weight, out, cover):
     """Write the mean of the neighbours that are there, and their share of the weight.
 
     ``out[r, m] = Σ w x / Σ w`` and ``cover[r, m] = Σ w`` over the neighbours of ``m`` whose value in row ``r`` is not
@@ -167,8 +165,8 @@ def weighted_means(x, index, weight, out, cover):  # type: ignore[no-untyped-def
     return zeros > 0
 
 
-@numba.njit(**_OPTIONS)
-def weighted_means_by_row(x, index, weight, out, cover):  # type: ignore[no-untyped-def]
+@_compiled
+def weighted_means_by_row(x, index, weight, out, cover):
     """The same as `weighted_means`, row by row: for a few rows, and for any number of neighbours."""
     rows = x.shape[0]
     targets, k = index.shape
@@ -189,8 +187,8 @@ def weighted_means_by_row(x, index, weight, out, cover):  # type: ignore[no-unty
     return zeros > 0
 
 
-@numba.njit(**_OPTIONS)
-def weighted_means_transposed(gradient, x, index, weight, out):  # type: ignore[no-untyped-def]
+@_compiled
+def weighted_means_transposed(gradient, x, index, weight, out):
     """Carry a gradient on the targets back to the sources: ``out[r, i] += Σ_m g[r, m] w[m, i] / Σ_j w[m, j]``.
 
     The inner sum runs over the neighbours that are there; missing sources get nothing.

@@ -30,6 +30,11 @@ class WeightedMeans(nn.Module):
     The weights of the neighbours that are there are renormalised; where all are missing the coarse stand-in answers.
     """
 
+    index: Tensor
+    weight: Tensor
+    neighbourhood: Tensor
+    coarse: Tensor
+
     def __init__(self, weights: SparseWeights, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.sources, self.targets = weights.sources, weights.targets
@@ -50,9 +55,7 @@ class WeightedMeans(nn.Module):
         there = ~torch.isnan(values) if valid is None else valid & ~torch.isnan(values)
         known = torch.where(there, values, torch.zeros_like(values))
         counted = there.to(values.dtype)
-        weight = self.weight.to(values.dtype)
-        total = sum(w * known.index_select(-1, i) for w, i in zip(weight, self.index))
-        share = sum(w * counted.index_select(-1, i) for w, i in zip(weight, self.index))
+        total, share = self._sum(known), self._sum(counted)
         means = _quotient(total, share)
         if self.has_stand_in:
             coarse = self.coarse.to(values.dtype)
@@ -60,17 +63,22 @@ class WeightedMeans(nn.Module):
             means = torch.where(share > 0.0, means, instead)
         return means, share
 
+    def _sum(self, values: Tensor) -> Tensor:
+        total = values.new_zeros((*values.shape[:-1], self.targets))
+        for weight, index in zip(self.weight.to(values.dtype), self.index):
+            total = total + weight * values.index_select(-1, index)
+        return total
+
     def adjoint(
         self, gradient: Float[Tensor, "... target"], valid: Bool[Tensor, "... source"] | None = None
     ) -> Float[Tensor, "... source"]:
         """The transpose of `forward` (without the stand-in): a gradient on the targets carried to the sources."""
         shape = (*gradient.shape[:-1], self.sources)
         counted = gradient.new_ones(shape) if valid is None else valid.to(gradient.dtype)
-        weight = self.weight.to(gradient.dtype)
-        share = sum(w * counted.index_select(-1, i) for w, i in zip(weight, self.index))
+        share = self._sum(counted)
         scaled = torch.where(share > 0.0, gradient / torch.where(share > 0.0, share, 1.0), 0.0)
         carried = gradient.new_zeros(shape)
-        for w, i in zip(weight, self.index):
+        for w, i in zip(self.weight.to(gradient.dtype), self.index):
             carried = carried.index_add(-1, i, scaled * w)
         return carried * counted
 
@@ -84,6 +92,11 @@ def _quotient(total: Tensor, share: Tensor) -> Tensor:
 
 class PlacesBuffers(nn.Module):
     """`Places` that move with the module they belong to; float64, as altitudes enter an exponent."""
+
+    x: Tensor
+    y: Tensor
+    z: Tensor
+    known_z: Tensor
 
     def __init__(self, places: Places) -> None:
         super().__init__()
