@@ -78,7 +78,7 @@ def advection_flux(a: Any, u: Any, v: Any, *, grid: Any) -> Any:
 @operator(
     "advection_flux_central2",
     **_FLUX_FORM,
-    references=["LeVeque (2002), Finite Volume Methods for Hyperbolic Problems, Eq. 4.18"],
+    references=["LeVeque (2002), Finite Volume Methods for Hyperbolic Problems, Sect. 4.6"],
     properties={**_FACTS, "linear_in": ("a", ("u", "v")), "order": 2},
 )
 def advection_flux_central2(a: Any, u: Any, v: Any, *, grid: Any) -> Any:
