@@ -33,6 +33,8 @@ _FEWEST_STATIONS = 5
 # Hours of the sun at which the first harmonic of temperature peaks on land, and the largest credible departure.
 _USUAL_PEAK = 14.3
 _LARGEST_SHIFT = 4.0
+# Exchanged coordinates: the peak is this near the usual one with the other longitude, and this far with its own.
+_CLOSE_PEAK, _FAR_PEAK = 1.3, 2.3
 _DAY = 86_400
 
 
@@ -231,21 +233,25 @@ def check_daily_cycle(temperature: Array, times: Array, lat: Array, lon: Array, 
     if strong.sum() == 0:
         return report
     hour = _mean_hour(peaks[strong])
-    shift = (hour - _USUAL_PEAK + 12) % 24 - 12
-    if abs(shift) <= _LARGEST_SHIFT:
-        return report
+    shift = _from_usual(hour)
     other, still = _peak_hours(np.asarray(temperature, np.float64), seconds, np.asarray(lat, np.float64))
-    other_shift = (_mean_hour(other[still]) - _USUAL_PEAK + 12) % 24 - 12 if still.any() else 12.0
+    exchanged = bool(still.any()) and abs(_from_usual(_mean_hour(other[still]))) < _CLOSE_PEAK < _FAR_PEAK < abs(shift)
+    if abs(shift) <= _LARGEST_SHIFT and not exchanged:
+        return report
+    where = subject.where("t", strong)
     why = f"temperature peaks at {hour:.1f} h of local solar time, usual {_USUAL_PEAK:.0f} h ± {_LARGEST_SHIFT:.0f} h"
-    if abs(other_shift) < 2 and abs(shift - other_shift) > 3:
-        report.warning("SPDE-D013", "latitude and longitude look exchanged: the daily cycle fits the other longitude",
-                       where=subject.where("t", strong), why=why,
-                       do="exchange the two columns in the column map (--map)")  # fmt: skip
+    if exchanged:
+        report.warning("SPDE-D013", "latitude and longitude look exchanged: the daily cycle fits the other one",
+                       where=where, why=why, do="exchange the two columns in the column map (--map)")  # fmt: skip
     else:
-        ahead = f"UTC{shift:+.0f}" if round(shift) else "UTC"
-        report.warning("SPDE-D009", "the clock does not look like UTC", where=subject.where("t", strong), why=why,
-                       do=f"if times are local: {subject.command} --time-zone {ahead}")  # fmt: skip
+        report.warning("SPDE-D009", "the clock does not look like UTC", where=where, why=why,
+                       do=f"if times are local: {subject.command} --time-zone UTC{shift:+.0f}")  # fmt: skip
     return report
+
+
+def _from_usual(hour: float) -> float:
+    """Hours by which a peak comes late, between -12 and 12."""
+    return (hour - _USUAL_PEAK + 12) % 24 - 12
 
 
 def _peak_hours(temperature: Array, seconds: Array, lon: Array) -> tuple[Array, Array]:
