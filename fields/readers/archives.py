@@ -32,7 +32,7 @@ from .safety import (
     shown,
 )
 
-__all__ = ["Member", "files_below", "members", "size_of"]
+__all__ = ["Member", "files_below", "members", "size_of", "tables_in"]
 
 _HEAD = 1 << 16
 _DEEPEST = 4
@@ -159,13 +159,19 @@ def _damage(label: str) -> Iterator[None]:
         raise DataError(f"{label} is a damaged archive: {what}", code="SPDE-D103") from None
 
 
+def tables_in(folder: Path) -> list[Path]:
+    """The tables and archives in a folder, sorted by name."""
+    endings = (*_TABLES, *_PACKED)
+    return [p for p in sorted(folder.iterdir()) if p.is_file() and p.name.lower().endswith(endings)]
+
+
 def files_below(path: Path) -> list[Path]:
-    """The files that a source consists of: itself, or the tables and archives in a folder, sorted by name."""
+    """The files that a source consists of: itself, or the tables and archives in a folder."""
     if not path.is_dir():
         return [path]
-    endings = (*_TABLES, *_PACKED)
-    found = [p for p in sorted(path.iterdir()) if p.is_file() and p.name.lower().endswith(endings)]
+    found = tables_in(path)
     if not found:
+        endings = (*_TABLES, *_PACKED)
         raise UsageError(
             f"{printable(path)} holds no file that ends in {', '.join(endings)}", code="SPDE-D100", where=str(path)
         )

@@ -82,8 +82,8 @@ def _settle(
         row = int(first[np.flatnonzero(clash)[0]])
         where = f"station {stations[int(station[row])]} at {shown_time(int(time[row]))}"
         return doubles, int(clash.sum()), where
-    # From far to near, so that the nearest row that has the variable is written last.
-    far_first = np.argsort(-distance[first], kind="stable")
+    # From far to near, so that the nearest row that has the variable is written last; of two, the earlier.
+    far_first = np.lexsort((-time[first], -distance[first]))
     target = cell[first][far_first]
     for kept, filled in zip(flat, merged[:, far_first]):
         known = ~np.isnan(filled)

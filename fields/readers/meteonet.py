@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .archives import files_below
+from .archives import tables_in
 from .column_map import load_map, shipped_map
 from .registry import Reader
 from .safety import file_kind
@@ -27,7 +27,10 @@ def open_meteonet(path: Path, options: ReadOptions, work: Workspace) -> Source:
 
 
 def _recognises(path: Path) -> int:
-    first = files_below(path)[0]
+    files = tables_in(path) if path.is_dir() else [path]
+    if not files:
+        return 0
+    first = files[0]
     kind = file_kind(first)
     if kind == "text":
         with first.open("rb") as file:

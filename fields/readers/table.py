@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DataError, FieldsError, ProblemReport, printable
 from ..schema_time import summer_time_jumps
-from .archives import Member, members
+from .archives import Member, members, tables_in
 from .assemble import Assembled, assemble, conflict_error
 from .clock import find_axis, shown_time
 from .column_map import ColumnMap, load_map, shipped_map
@@ -187,8 +187,7 @@ def _as_sea_level(column_map: ColumnMap) -> ColumnMap:
 
 def _recognises(path: Path) -> int:
     if path.is_dir():
-        endings = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".csv.gz", ".zip", ".dat")
-        return int(any(p.name.lower().endswith(endings) for p in path.iterdir()))
+        return int(bool(tables_in(path)))
     kind = file_kind(path)
     if kind == "parquet":
         return 3
