@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SUBSTEPS", "Limits", "limits", "strongest", "turning"]
 
 MAX_SUBSTEPS = 16
+BELOW = 1.0 - 2.0**-22  # caps are kept in float32, whose rounding must not lift them
 SPARE = 0.01  # share of the budget that is always left to the coefficients
 HEADROOM = 2.0  # times its start that a coefficient of a given system may grow at least
 
@@ -100,7 +101,7 @@ class Limits:
                 most = self.room / (shares * self._cost(symbol, right))
                 if _has_unit(symbol, "1/s"):
                     most = min(most, 1.0 / self.part)
-                caps[symbol.name] = min(most, caps.get(symbol.name, math.inf))
+                caps[symbol.name] = min(BELOW * most, caps.get(symbol.name, math.inf))
         return caps
 
     def floors(self, equations: Equations) -> dict[str, float]:
