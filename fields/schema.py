@@ -106,7 +106,7 @@ def _check_structure(report: ProblemReport, ds: xr.Dataset, where: str) -> bool:
     for name in ("lat", "lon", "alt"):
         if name not in ds.coords:
             report.error("SPDE-D008", f"the stations have no `{name}`", where=where)
-        elif ds[name].dims == ("time", "station"):
+        elif set(ds[name].dims) == {"time", "station"}:
             report.error("SPDE-D023", "stations move: positions depend on time", where=locate(where, name),
                          do="give a station a new id wherever it moves")  # fmt: skip
         elif ds[name].dims != ("station",):

@@ -96,7 +96,7 @@ def _check_step(report: ProblemReport, distinct: Array, step: int, where: str, c
 def summer_time_jumps(times: Array) -> tuple[Array, Array]:
     """Days on which a clock seems to be set forward (an hour absent) and back (an hour repeated).
 
-    Times are those of all rows in order, repeated times included. Clocks are changed in the small hours of a Sunday
+    Times are those of all rows in order, repeated times included. Clocks are changed in the night before a Sunday
     in spring and autumn; an hour absent on any other day is a gap, an hour repeated there a duplicate.
     """
     seconds = _seconds(np.asarray(times))
@@ -115,11 +115,11 @@ def summer_time_jumps(times: Array) -> tuple[Array, Array]:
 
 
 def _clock_days(seconds: Array) -> Array:
-    days = seconds.astype("datetime64[s]").astype("datetime64[D]")
+    night = seconds + 2 * _HOUR  # some clocks are set at midnight, so that the last hour of Saturday is repeated
+    days = night.astype("datetime64[s]").astype("datetime64[D]")
     weekday = (days.astype(np.int64) + 3) % 7  # 1 January 1970 was a Thursday
     month = days.astype("datetime64[M]").astype(np.int64) % 12 + 1
-    small_hours = seconds % 86_400 < 4 * _HOUR
-    return days[(weekday == _SUNDAY) & np.isin(month, _CLOCK_MONTHS) & small_hours]
+    return days[(weekday == _SUNDAY) & np.isin(month, _CLOCK_MONTHS) & (night % 86_400 < 6 * _HOUR)]
 
 
 def _check_clock(report: ProblemReport, seconds: Array, where: str, command: str) -> None:
