@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -10,6 +11,9 @@ from ..errors import BackendError
 from ..grid import Grid2D
 from ..lowering import Program
 from . import Inputs, Runner, make_runner
+
+if TYPE_CHECKING:
+    from ..integrators.scaling import Rule
 
 __all__ = ["AutoRunner"]
 
@@ -31,6 +35,17 @@ class AutoRunner:
     def advance(self, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
         """Return state + factor · dt · F(state)."""
         return self.runner_for(inputs.state).advance(inputs, dt, factor)
+
+    def scaled_advance(self, inputs: Inputs, dt: float, factor: Tensor, rule: Rule, rho: float) -> Tensor:
+        """Return state + factor · scaled(dt · F(state)), see :mod:`pde_ops.integrators.scaling`."""
+        from ..integrators.scaling import scaled  # integrators import the backends
+
+        runner = self.runner_for(inputs.state)
+        own = getattr(runner, "scaled_advance", None)
+        if own is not None:
+            advanced: Tensor = own(inputs, dt, factor, rule, rho)
+            return advanced
+        return inputs.state + factor[:, None, None] * scaled(dt * runner.tendency(inputs), inputs.state, rule, rho)
 
     def describe(self) -> str:
         """Say in one line what runs."""
