@@ -1,0 +1,64 @@
+"""``python -m benchmarks``: measure, write ``benchmarks/results.json``, and the page ``docs/benchmarks.md``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results.json"
+PAGE = ROOT / "docs" / "benchmarks.md"
+PARTS = ("pde_step", "thermo")  # modules with measure(quick); each is a section of the results
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, no inductor, no py-pde: a look")
+    parser.add_argument("--render", action="store_true", help="only write the page from the results at hand")
+    parser.add_argument("--only", choices=PARTS, help="measure one part and keep the figures of the others")
+    parser.add_argument("--languages-python", type=Path, help="interpreter that has Devito and GT4Py")
+    options = parser.parse_args()
+    if not options.render:
+        write_atomically(RESULTS, json.dumps(measured(options), indent=2) + "\n")
+        print(RESULTS.relative_to(ROOT))
+    from .render import page
+
+    write_atomically(PAGE, page(json.loads(RESULTS.read_text(encoding="utf-8"))))
+    print(PAGE.relative_to(ROOT))
+
+
+def measured(options: argparse.Namespace) -> dict[str, Any]:
+    """Run the parts that were asked for."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from . import machine
+
+    facts = machine.facts()
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    if results.get("machine", {}).get("processor") != facts["processor"]:
+        results = {}  # figures of different machines do not belong side by side
+    results["machine"] = facts
+    for name in PARTS if options.only is None else (options.only,):
+        module = import_module(f".{name}", __package__)
+        elsewhere = {"languages_python": options.languages_python} if name == "pde_step" else {}
+        results[name] = {"quick": options.quick, **module.measure(options.quick, **elsewhere)}
+    return results
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Replace a file as a whole: a reader never sees half of it."""
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as staged:
+        staged.write(text)
+        staged.flush()
+        os.fsync(staged.fileno())
+    Path(staged.name).chmod(0o644)
+    Path(staged.name).replace(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""The step of the surface system: backends against eager torch, the memory bound, and other libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pde_ops.benchmarking import SIZES, interleaved, make_problem, pde_step_ratios
+from pde_ops.benchmarking.ratios import compiled
+
+from . import languages, py_pde_step
+from .start import start_seconds
+
+__all__ = ["measure"]
+
+
+def measure(quick: bool, languages_python: Path | None = None) -> dict[str, Any]:
+    """Return everything that ``results.json`` holds under ``pde_step``."""
+    torch.set_num_threads(1)
+    found = pde_step_ratios(quick, inductor=not quick)
+    others = (
+        languages.measure(quick) if languages_python is None else languages.measure_elsewhere(languages_python, quick)
+    )
+    found["languages"] = others
+    for name, sizes in others.items():
+        ratios = None if sizes is None else {size: line["raw"] / line["fused"] for size, line in sizes.items()}
+        found[f"vs_{name}_per_cell"] = ratios
+    py_pde = None if quick else _py_pde()
+    found["py_pde"] = py_pde
+    found["vs_py_pde_per_cell"] = None if py_pde is None else {s: line["ratio"] for s, line in py_pde.items()}
+    found["start_seconds"] = {name: start_seconds(name) for name in ("fused", *(() if quick else ("inductor",)))}
+    return found
+
+
+def _py_pde() -> dict[str, dict[str, float]]:
+    found = {}
+    for size, (_, ny, nx) in SIZES.items():
+        problem = make_problem(1, ny, nx)
+        ours = compiled(problem, "fused")
+        calls = {"py_pde": py_pde_step.prepare(problem), "fused": lambda p=problem, m=ours: _forward(m, p)}
+        per_cell = {name: 1e9 * value / problem.cells for name, value in interleaved(calls, rounds=15).items()}
+        found[size] = {**per_cell, "ratio": per_cell["py_pde"] / per_cell["fused"]}
+    return found
+
+
+def _forward(module: Any, problem: Any) -> None:
+    with torch.no_grad():
+        module.advance(problem.state, problem.closures, problem.dt)

@@ -1,0 +1,116 @@
+"""From ``results.json`` to the page ``docs/benchmarks.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["page"]
+
+HEAD = """# Benchmarks
+
+<!-- Written by `python -m benchmarks`; edit benchmarks/render.py instead. -->
+
+One Euler step of the five-field surface system (upwind transport, diffusion, rotation, friction, condensation, three
+closures) on a latitude-longitude grid, float32, one thread. Variants take turns in one process; process CPU time is
+counted and medians are compared. *Eager* is the fastest of three forms written by hand in torch (`slices`, `roll` and
+`faces` in `pde_ops/benchmarking/eager_step.py`), which share nothing with the operators; *plain eager* is the faster of
+`slices` and `roll`, the forms one writes first. *Bound* is a triad that moves the same 13 floats a cell. Repeat it with
+`make bench`, or `stationpde ops bench` for the first table alone.
+"""
+
+
+def page(results: dict[str, Any]) -> str:
+    """Return the page."""
+    step = results["pde_step"]
+    parts = [HEAD, _machine(results), _ratios(step), _per_cell(step), _others(step), _start(step)]
+    if "thermo" in results:
+        parts.append(_thermo(results["thermo"]))
+    return "\n".join(parts)
+
+
+def _machine(results: dict[str, Any]) -> str:
+    at, step = results["machine"], results["pde_step"]
+    units = ", ".join(at["vector_units"]) or "no vector units known"
+    versions = ", ".join(f"{name} {version}" for name, version in at["packages"].items())
+    quick = " This was a `--quick` run: a look, not a measurement." if step["quick"] else ""
+    return f"Machine: {at['processor']} ({units}), {at['cores']} cores; {at['compiler']}; {versions}.{quick}\n"
+
+
+def _ratios(step: dict[str, Any]) -> str:
+    rows = []
+    lines = [
+        ("forward, times faster than eager", "forward_vs_eager", "≥ 12"),
+        ("forward + backward, times faster than eager", "forward_backward_vs_eager", "≥ 15"),
+        ("forward, times faster than plain eager", "forward_vs_plain_eager", ""),
+        ("forward + backward, times faster than plain eager", "forward_backward_vs_plain_eager", ""),
+        ("forward, times the bound", "forward_vs_bound", "≤ 4 and ≤ 3"),
+        ("forward, times faster than Devito's raw kernel", "vs_devito_per_cell", "> 1"),
+        ("forward, times faster than GT4Py's tuned kernel", "vs_gt4py_per_cell", "> 1"),
+        ("forward, times faster than py-pde (numba, float64)", "vs_py_pde_per_cell", "≥ 20"),
+        ("forward, against the 350 ns a cell quoted for WeatherGFT", "vs_weathergft_quoted", "≥ 30"),
+    ]
+    sizes = list(step["forward_vs_eager"])
+    for label, key, goal in lines:
+        rows.append([label, *(_number(step[key], size) for size in sizes), goal])
+        if key in step["range"]:
+            rows.append([f"{label}, range-scaled", *(_number(step["range"][key], size) for size in sizes), ""])
+    text = "## The fused step\n\n" + _table(["", *sizes, "goal"], rows)
+    errors = ", ".join(f"{name} {value:.1e}" for name, value in step["gradient_errors"].items())
+    return (
+        text + f"\nLargest relative error of its float32 gradients against float64 autograd: {errors} (goal ≤ 1e-5).\n"
+    )
+
+
+def _per_cell(step: dict[str, Any]) -> str:
+    columns = [(size, kind) for size in step["ns_per_cell"] for kind in ("forward", "forward_backward")]
+    first = next(iter(step["ns_per_cell"].values()))
+    names = list(first["forward"])
+    head = [f"{size} {'forward' if kind == 'forward' else 'forward + backward'}" for size, kind in columns]
+    text = "## Nanoseconds a cell\n\n"
+    for scale, prefix in (("Plain step (scale `none`)", ""), ("Range-scaled step", "range_")):
+        rows = []
+        for name in names:
+            cells = [step["ns_per_cell"][size][prefix + kind].get(name) for size, kind in columns]
+            if any(cell is not None for cell in cells):
+                rows.append([name, *("" if cell is None else f"{cell:.1f}" for cell in cells)])
+        text += f"{scale}:\n\n{_table(['', *head], rows)}\n"
+    return text
+
+
+def _others(step: dict[str, Any]) -> str:
+    rows = []
+    for name, sizes in step["languages"].items():
+        for size, line in (sizes or {}).items():
+            rows.append([name, size, *(f"{line[key]:.1f}" for key in ("raw", "call", "fused")), "no"])
+    for size, line in (step["py_pde"] or {}).items():
+        rows.append(["py-pde", size, "", f"{line['py_pde']:.1f}", f"{line['fused']:.1f}", "no"])
+    if not rows:
+        return "## Other libraries\n\nNot measured in this run.\n"
+    head = ["", "size", "its kernel [ns/cell]", "its call [ns/cell]", "fused call, same run [ns/cell]", "gradients"]
+    text = "## Other libraries, forward step\n\n"
+    return text + "Each in turns with the fused backend, whose whole Python call is counted.\n\n" + _table(head, rows)
+
+
+def _start(step: dict[str, Any]) -> str:
+    rows = [[name, f"{line['cold']:.1f}", f"{line['warm']:.1f}"] for name, line in step["start_seconds"].items()]
+    return "## Seconds to the first gradient\n\n" + _table(["backend", "empty caches", "warm caches"], rows)
+
+
+def _thermo(thermo: dict[str, Any]) -> str:
+    time = thermo["microseconds"]
+    return (
+        "## Thermodynamics\n\n"
+        f"Ψ (θ and q from T, p and relative humidity) at {thermo['values']} values: {time['torch']:.0f} µs in torch, "
+        f"{time['metpy']:.0f} µs in MetPy with pint, {thermo['psi_vs_metpy']:.0f} times faster (goal ≥ 15); "
+        f"largest relative difference {thermo['largest_relative_difference']:.0e}.\n"
+    )
+
+
+def _number(values: dict[str, float] | None, size: str) -> str:
+    return "not measured" if values is None else f"{values[size]:.1f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

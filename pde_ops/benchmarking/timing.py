@@ -1,0 +1,38 @@
+"""Fair timing on a shared machine: variants take turns in one process, and CPU time is counted, not wall time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+
+__all__ = ["interleaved"]
+
+SHORTEST = 2e-3  # s; shorter calls are repeated inside a round, so that the clock's grain does not matter
+
+
+def interleaved(variants: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Return the median process CPU seconds of a call of each variant.
+
+    Parameters
+    ----------
+    variants : callables without arguments; each is called once beforehand to warm up
+    rounds : how often every variant gets its turn
+    """
+    repeats = {name: _repeats(call) for name, call in variants.items()}
+    taken: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, call in variants.items():
+            started = time.process_time()
+            for _ in range(repeats[name]):
+                call()
+            taken[name].append((time.process_time() - started) / repeats[name])
+    return {name: median(seconds) for name, seconds in taken.items()}
+
+
+def _repeats(call: Callable[[], object]) -> int:
+    call()
+    call()
+    started = time.process_time()
+    call()
+    return max(1, round(SHORTEST / max(time.process_time() - started, 1e-7)))
