@@ -20,7 +20,7 @@ class Heun(Integrator):
 
     References
     ----------
-    Shu & Osher (1988), J. Comput. Phys. 77, 439-471, Eq. 2.16
+    Shu & Osher (1988), J. Comput. Phys. 77, 439-471; Gottlieb & Shu (1998), Math. Comp. 67, 73-85
     """
 
     order = 2

@@ -43,7 +43,7 @@ class RangeScaledEuler(Integrator):
 
     References
     ----------
-    Xu et al. (2024), WeatherGFT, NeurIPS 37, Sec. 3.2
+    Xu et al. (2024), Adv. Neural Inf. Process. Syst. 37 (WeatherGFT), arXiv:2405.13796
     """
 
     order = 1

@@ -18,7 +18,7 @@ is that gradients flow through the increment alone). A flat field has range 0 an
 
 References
 ----------
-Xu et al. (2024), WeatherGFT, NeurIPS 37, Sec. 3.2
+Xu et al. (2024), Adv. Neural Inf. Process. Syst. 37 (WeatherGFT), arXiv:2405.13796
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class SSPRK3(Integrator):
 
     References
     ----------
-    Shu & Osher (1988), J. Comput. Phys. 77, 439-471, Eq. 2.18
+    Shu & Osher (1988), J. Comput. Phys. 77, 439-471; Gottlieb & Shu (1998), Math. Comp. 67, 73-85
     """
 
     order = 3

@@ -13,7 +13,7 @@ of :math:`|\cos\alpha|/\Delta x + |\sin\alpha|/\Delta y` over all wind direction
 
 References
 ----------
-Hundsdorfer & Verwer (2003), Time-Dependent Advection-Diffusion-Reaction Equations, Sect. I.3.4
+Hundsdorfer & Verwer (2003), Time-Dependent Advection-Diffusion-Reaction Equations, Ch. I
 """
 
 from __future__ import annotations
