@@ -15,6 +15,7 @@ from typing import IO
 from ..errors import DataError, printable
 from .archives import Member
 from .column_map import TextForm
+from .safety import kind_in_words
 
 __all__ = ["BLOCK_BYTES", "Block", "TextLayout", "blocks", "examine", "line_of"]
 
@@ -25,10 +26,6 @@ _SEPARATORS = (",", ";", "\t", "|")
 _DECIMAL_COMMA = re.compile(r"^[+-]?\d*,\d+$")
 _SPACES = re.compile(rb"[ \t]+")
 _EDGES = re.compile(rb"(?m)^ | (?=\r?$)")
-_KNOWN_KINDS = {
-    "npy": "a NumPy array", "zip": "a zip archive", "hdf5": "an HDF5 or NetCDF file", "netcdf": "a NetCDF file",
-    "pickle": "a pickle, which is never loaded", "utf-16": "text in UTF-16", "empty": "empty",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +68,7 @@ def examine(member: Member, form: TextForm) -> TextLayout:
     """
     head = member.head
     if member.kind != "text":
-        what = _KNOWN_KINDS.get(member.kind, f"a {member.kind} file")
-        raise DataError(f"{member.label} is not a table: it is {what}", code="SPDE-D121")
+        raise DataError(f"{member.label} is not a table: it is {kind_in_words(member.kind)}", code="SPDE-D121")
     start = len(_BOM) if head.startswith(_BOM) else 0
     _refuse_nul(head, 0, member.label)
     whole = len(head) >= member.size > 0
@@ -118,14 +114,13 @@ def _head_lines(head: bytes, start: int, form: TextForm, label: str, whole: bool
         end = head.find(b"\n", offset)
         if end < 0 and not (whole and offset < len(head)):
             number = len(lines) + skipped + 1
-            if b"\r" in head[offset:]:
-                raise DataError(f"{label} line {number}: lines end in a bare CR", code="SPDE-D122",
-                                do="save the table with LF or CRLF line ends")  # fmt: skip
+            _refuse_bare_cr(head[offset:], label, number)
             columns = max(head.count(mark.encode(), offset) for mark in _SEPARATORS) + 1
             where = "the file ends" if whole else f"longer than {len(head):,} bytes, {columns:,} columns and more"
             raise DataError(f"{label} line {number}: {where} before the column names are complete", code="SPDE-D122")
         stop = len(head) if end < 0 else end
         line = head[offset:stop].rstrip(b"\r")
+        _refuse_bare_cr(line, label, len(lines) + skipped + 1)
         offset = stop + 1
         if form.comment and line.startswith(form.comment.encode()):
             skipped += 1
@@ -133,6 +128,12 @@ def _head_lines(head: bytes, start: int, form: TextForm, label: str, whole: bool
         lines.append(line)
         if len(lines) > form.header_lines:
             return lines, min(offset, len(head))
+
+
+def _refuse_bare_cr(line: bytes, label: str, number: int) -> None:
+    if b"\r" in line:
+        raise DataError(f"{label} line {number}: lines end in a bare CR", code="SPDE-D122",
+                        do="save the table with LF or CRLF line ends")  # fmt: skip
 
 
 def _encoding(head: bytes, form: TextForm, start: int, label: str, whole: bool) -> str:

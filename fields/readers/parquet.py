@@ -13,17 +13,34 @@ from .archives import Member
 from .decode import Decoder, Parsed
 from .safety import check_ratio
 
-__all__ = ["is_parquet", "parquet_batches"]
+__all__ = ["is_parquet", "parquet_batches", "parquet_columns"]
 
 _MAGIC = b"PAR1"
 _ROWS = 262_144
 _LARGEST_FOOTER = 64 << 20
 _MOST_COLUMNS = 5_000
+_FAULTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError)
 
 
 def is_parquet(member: Member) -> bool:
     """Whether a member is a parquet table."""
     return member.head.startswith(_MAGIC)
+
+
+def parquet_columns(member: Member) -> list[str]:
+    """Names of a table's columns."""
+    from pyarrow import parquet
+
+    _check_footer(member)
+    try:
+        return list(parquet.read_schema(member.path).names)
+    except _FAULTS as problem:
+        raise _damaged(member, problem) from None
+
+
+def _damaged(member: Member, problem: BaseException) -> DataError:
+    what = printable(str(problem).splitlines()[0] if str(problem) else type(problem).__name__)[:160]
+    return DataError(f"{member.label} is a damaged parquet table: {what}", code="SPDE-D103")
 
 
 def _check_footer(member: Member) -> None:
@@ -48,7 +65,6 @@ def parquet_batches(
     from pyarrow import parquet
 
     _check_footer(member)
-    faults = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError)
     try:
         file = parquet.ParquetFile(
             member.path, memory_map=True, thrift_string_size_limit=_LARGEST_FOOTER, thrift_container_size_limit=10**6
@@ -69,6 +85,5 @@ def parquet_batches(
                 order = {name: f"c{names.index(name)}" for name in table.column_names}
                 yield seen + batch.num_rows, decoder.rows(table.rename_columns(list(order.values())), seen)
             seen += batch.num_rows
-    except faults as problem:
-        what = printable(str(problem).splitlines()[0] if str(problem) else type(problem).__name__)[:160]
-        raise DataError(f"{member.label} is a damaged parquet table: {what}", code="SPDE-D103") from None
+    except _FAULTS as problem:
+        raise _damaged(member, problem) from None

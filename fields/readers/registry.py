@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from ..errors import DataError, UsageError, printable
+from .safety import file_kind, kind_in_words, open_binary, read_npy_header, shown
 from .source import ReadOptions, Source, Workspace
 
 __all__ = ["GROUP", "Reader", "detect", "names", "reader"]
@@ -103,9 +104,14 @@ def detect(path: Path) -> Reader:
         answer = candidate.recognises(path)
         if answer > sure:
             best, sure = candidate, answer
+    if path.suffix.lower() in (".npy", ".npz") and (best is None or best.name == "table"):
+        # Reading it as what it is would be kind, but somebody was told it is an array.
+        with open_binary(path) as file:
+            read_npy_header(file, shown(path))
     if best is None:
+        what = "a folder without tables" if path.is_dir() else kind_in_words(file_kind(path))
         raise DataError(
-            f"no reader recognises {printable(path)}",
+            f"no reader recognises {printable(path)}: it is {what}",
             code="SPDE-D107",
             do=f"name one with --reader: {', '.join(names())}",
         )

@@ -28,6 +28,7 @@ __all__ = [
     "check_ratio",
     "check_zip",
     "file_kind",
+    "kind_in_words",
     "kind_of_bytes",
     "map_npy",
     "open_binary",
@@ -80,6 +81,16 @@ def kind_of_bytes(head: bytes) -> str:
     if len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5:  # protocol mark of a pickle stream
         return "pickle"
     return "text" if head else "empty"
+
+
+def kind_in_words(kind: str) -> str:
+    """What a file is, for a message."""
+    known = {
+        "npy": "a NumPy array", "zip": "a zip archive", "hdf5": "an HDF5 or NetCDF file", "netcdf": "a NetCDF file",
+        "pickle": "a pickle, which is never loaded: it could run code", "utf-16": "text in UTF-16 (save it as UTF-8)",
+        "empty": "empty", "text": "text",
+    }  # fmt: skip
+    return known.get(kind, f"a {kind} file")
 
 
 def shown(path: str | os.PathLike[str]) -> str:

@@ -16,7 +16,7 @@ from .clock import find_axis, shown_time
 from .column_map import ColumnMap, load_map, shipped_map
 from .csv_text import examine
 from .gather import Gathered, gather
-from .parquet import is_parquet
+from .parquet import is_parquet, parquet_columns
 from .registry import Reader
 from .safety import file_kind
 from .source import ReadOptions, Source, Workspace
@@ -150,13 +150,7 @@ def choose_map(path: Path, options: ReadOptions) -> ColumnMap:
 
 def _columns(member: Member, column_map: ColumnMap) -> list[str]:
     if is_parquet(member):
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        try:
-            return list(parquet.read_schema(member.path).names)
-        except (pa.ArrowInvalid, OSError, TypeError):
-            return []
+        return parquet_columns(member)
     try:
         return list(examine(member, column_map.text).columns)
     except FieldsError:

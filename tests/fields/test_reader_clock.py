@@ -15,7 +15,9 @@ def seconds(text: str) -> int:
     return int(np.datetime64(text, "s").astype(np.int64))
 
 
-@pytest.mark.parametrize(("text", "expected"), [("3h", 10800), ("10min", 600), ("1d", 86400), ("30 s", 30), ("h", 3600)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("3h", 10800), ("10min", 600), ("1d", 86400), ("30 s", 30), ("h", 3600)]
+)
 def test_a_step_is_read_as_people_write_it(text, expected):
     assert parse_step(text) == expected
 
@@ -38,7 +40,9 @@ def test_what_is_no_time_of_this_era_is_refused(text):
         parse_instant(text)
 
 
-@pytest.mark.parametrize(("name", "offset"), [("UTC", 0), ("z", 0), ("UTC+8", 28800), ("+05:30", 19800), ("GMT-3", -10800)])
+@pytest.mark.parametrize(
+    ("name", "offset"), [("UTC", 0), ("z", 0), ("UTC+8", 28800), ("+05:30", 19800), ("GMT-3", -10800)]
+)
 def test_fixed_zones_are_read_in_every_spelling(name, offset):
     assert Zone.parse(name).offset == offset
 
@@ -77,7 +81,7 @@ def axis_of(times, step=None, tolerance=None) -> Axis:
     return find_axis(np.unique(np.asarray(times, np.int64)), step, tolerance, "obs.csv", "stationpde data ingest x")
 
 
-@given(st.integers(-10**9, 10**9), st.sampled_from([60, 600, 3600, 10800, 86400]), st.integers(2, 300))
+@given(st.integers(-(10**9), 10**9), st.sampled_from([60, 600, 3600, 10800, 86400]), st.integers(2, 300))
 def test_a_regular_axis_is_found_wherever_it_begins(start, step, count):
     found = axis_of(start + step * np.arange(count))
     assert (found.start, found.step, found.count) == (start, step, count)

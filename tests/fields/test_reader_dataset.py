@@ -135,7 +135,9 @@ def test_a_zarr_array_packed_with_pickle_is_never_decoded(tmp_path, weather):
     assert caught.value.code == "SPDE-D101"
 
 
-@pytest.mark.parametrize("change", [{"shape": [10**9, 10**9]}, {"chunks": [10**6, 10**6]}, {"shape": [-1, 3]}, {"shape": "all"}])
+@pytest.mark.parametrize(
+    "change", [{"shape": [10**9, 10**9]}, {"chunks": [10**6, 10**6]}, {"shape": [-1, 3]}, {"shape": "all"}]
+)
 def test_a_zarr_array_of_absurd_size_is_refused(tmp_path, weather, change):
     dataset(weather).to_zarr(tmp_path / "two.zarr", zarr_format=2, consolidated=False)
     meta = tmp_path / "two.zarr" / "ps" / ".zarray"

@@ -22,7 +22,8 @@ def table(weather: Weather, form: str = "%Y%m%d %H:%M") -> bytes:
             direction = np.rad2deg(np.arctan2(-weather.u[t, s], -weather.v[t, s])) % 360
             psl = "101320.0" if s % 3 == 0 else ""
             lines.append(
-                f"{14066001 + s},{weather.lat[s]},{weather.lon[s]},{weather.alt[s]},{date},{direction:.1f},{speed:.1f},0.0,"
+                f"{14066001 + s},{weather.lat[s]},{weather.lon[s]},{weather.alt[s]},{date},"
+                f"{direction:.1f},{speed:.1f},0.0,"
                 f"{weather.rh[t, s]},,{weather.t[t, s] + 273.15:.2f},{psl}"
             )
     return "\n".join([*lines, ""]).encode()

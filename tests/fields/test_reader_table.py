@@ -334,10 +334,14 @@ def test_an_asos_table_is_read_by_the_shipped_map(tmp_path):
     assert np.isnan(found["ff"][2, 0])
 
 
-NOAA = """"STATION","DATE","SOURCE","LATITUDE","LONGITUDE","ELEVATION","NAME","REPORT_TYPE","WND","TMP","DEW","SLP"
-"72546014933","2021-01-01T00:54:00","7","41.5","-93.7","292.0","DES MOINES, IA US","FM-15","350,5,N,0046,5","-0022,5","-0044,5","10155,5"
-"72546014933","2021-01-01T01:54:00","7","41.5","-93.7","292.0","DES MOINES, IA US","FM-15","999,9,V,0015,5","+0011,5","+9999,9","99999,9"
-"""
+NOAA = "\n".join([
+    '"STATION","DATE","SOURCE","LATITUDE","LONGITUDE","ELEVATION","NAME","REPORT_TYPE","WND","TMP","DEW","SLP"',
+    '"72546014933","2021-01-01T00:54:00","7","41.5","-93.7","292.0","DES MOINES, IA US","FM-15",'
+    '"350,5,N,0046,5","-0022,5","-0044,5","10155,5"',
+    '"72546014933","2021-01-01T01:54:00","7","41.5","-93.7","292.0","DES MOINES, IA US","FM-15",'
+    '"999,9,V,0015,5","+0011,5","+9999,9","99999,9"',
+    "",
+])  # fmt: skip
 
 
 def test_a_noaa_hourly_file_with_compound_cells_is_read_by_the_shipped_map(tmp_path):

@@ -76,7 +76,9 @@ def test_every_third_hour_of_the_hourly_release_can_be_taken(tmp_path):
     assert np.allclose(source.read(5, 9)["t"], weather.t[15:27:3], atol=1e-3)
 
 
-@pytest.mark.parametrize("lines", ["50136\n50246\n50349\n", "0 50136\n1 50246\n2 50349\n", "0,50136\n1,50246\n2,50349\n"])
+@pytest.mark.parametrize(
+    "lines", ["50136\n50246\n50349\n", "0 50136\n1 50246\n2 50349\n", "0,50136\n1,50246\n2,50349\n"]
+)
 def test_station_numbers_come_from_the_list_beside_the_array(tmp_path, lines):
     (tmp_path / "idx2stat.txt").write_text(lines)
     source = open_source(write_array(tmp_path / "data.npy", Weather(3, 24), 13), tmp_path, **OPTIONS)

@@ -1,0 +1,333 @@
+"""Files that somebody made to do harm, or that got broken on the way; built anew for every run of the tests.
+
+Each builder writes one file (or folder) and returns its path. Pickles in them create the canary file when loaded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+import struct
+import tarfile
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HEADER = b"station,time,lat,lon,alt,t\n"
+ROW = b"A,2021-01-01T%02d:00,45.0,5.0,100.0,%d.5\n"
+TABLE = HEADER + b"".join(ROW % (h, h) for h in range(24))
+
+
+class Trap:
+    """Runs code when it is unpickled."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.canary,)
+
+
+def npy(header: Any, data: bytes = b"", version: tuple[int, int] = (1, 0), claim: int | None = None) -> bytes:
+    text = repr(header).encode() if isinstance(header, dict) else header
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    width = "<H" if version == (1, 0) else "<I"
+    return b"\x93NUMPY" + bytes(version) + struct.pack(width, len(text) if claim is None else claim) + text + data
+
+
+def describe(shape: tuple[int, ...], descr: Any = "<f4") -> dict[str, Any]:
+    return {"descr": descr, "fortran_order": False, "shape": shape}
+
+
+def arrays(canary: Path) -> dict[str, bytes]:
+    trap = pickle.dumps(np.array([Trap(canary)], object))
+    code = b"__import__('pathlib').Path('%s').touch()" % os.fsencode(canary)
+    return {
+        "pickled_objects.npy": npy(describe((1,), "|O"), trap),
+        "bare_pickle.npy": pickle.dumps(Trap(canary), protocol=4),
+        "old_pickle.npy": pickle.dumps(Trap(canary), protocol=0),
+        "csv_renamed.npy": TABLE,
+        "claims_1e12.npy": npy(describe((10**12,))),
+        "claims_overflow.npy": npy(describe((2**40, 2**40, 13))),
+        "claims_negative.npy": npy(describe((-5, 13, 10))),
+        "truncated.npy": npy(describe((3, 13, 100)), bytes(1000)),
+        "trailing.npy": npy(describe((3, 13, 10)), bytes(3 * 13 * 10 * 4 + 7)),
+        "header_4gb.npy": npy(describe((3, 13, 10)), version=(2, 0), claim=2**32 - 1),
+        "header_cut.npy": npy(describe((3, 13, 10)))[:40],
+        "header_code.npy": npy(code),
+        "header_calls.npy": npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (%s,)}" % code),
+        "header_deep.npy": npy(b"(" * 30_000),
+        "header_strange.npy": npy({"descr": "<f4", "shape": (3,)}),
+        "records.npy": npy(describe((3,), [("a", "<f4"), ("b", "|O")]), bytes(64)),
+        "void.npy": npy(describe((3, 13, 2), "|V4"), bytes(3 * 13 * 2 * 4)),
+        "complex.npy": npy(describe((3, 13, 2), "<c8"), bytes(3 * 13 * 2 * 8)),
+        "version_9.npy": npy(describe((3, 13, 2)), bytes(312), version=(9, 9)),
+        "empty.npy": b"",
+        "shape_text.npy": npy({"descr": "<f4", "fortran_order": False, "shape": "(3,)"}),
+    }
+
+
+def zip_of(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def good_parts() -> dict[str, bytes]:
+    def saved(array: Any) -> bytes:
+        out = io.BytesIO()
+        np.save(out, array)
+        return out.getvalue()
+
+    return {
+        "obs.npy": saved(np.ones((24, 2, 1), np.float32)),
+        "variables.npy": saved(np.array(["t"])),
+        "time.npy": saved(np.datetime64("2021-01-01T00") + np.arange(24)),
+        "station_id.npy": saved(np.array(["A", "B"])),
+        "lat.npy": saved(np.array([1.0, 2.0])), "lon.npy": saved(np.array([1.0, 2.0])),
+        "alt_m.npy": saved(np.array([1.0, 2.0])),
+    }  # fmt: skip
+
+
+def patched(content: bytes, old: bytes, new: bytes) -> bytes:
+    assert old in content
+    return content.replace(old, new)
+
+
+def zips(canary: Path) -> dict[str, bytes]:
+    good = good_parts()
+    zeros = npy(describe((24, 2, 600_000)), bytes(115_200_000))
+    link = zipfile.ZipInfo("link.npy")
+    link.external_attr = 0o120777 << 16
+    linked = io.BytesIO()
+    with zipfile.ZipFile(linked, "w") as archive:
+        archive.writestr(link, "/etc/passwd")
+    doubled = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(doubled, "w") as archive:
+        warnings.simplefilter("ignore")
+        archive.writestr("obs.npy", b"one")
+        archive.writestr("obs.npy", b"two")
+    whole = zip_of(good)
+    encrypted = bytearray(whole)
+    for mark, shift in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        encrypted[whole.index(mark) + shift] |= 1
+    broken = bytearray(whole)
+    broken[whole.index(b"obs.npy") + 60] ^= 0xFF
+    lying = bytearray(whole)
+    struct.pack_into("<I", lying, whole.index(b"PK\x01\x02") + 24, 2**31)
+    return {
+        "pickled_member.npz": zip_of({**good, "obs.npy": npy(describe((1,), "|O"), pickle.dumps(Trap(canary)))}),
+        "pickled_names.npz": zip_of({**good, "station_id.npy": npy(describe((1,), "|O"), pickle.dumps(Trap(canary)))}),
+        "bomb.npz": zip_of({**good, "obs.npy": zeros}),
+        "parent_name.npz": zip_of({**good, "../../escape.npy": b"x"}),
+        "absolute_name.npz": zip_of({**good, "/tmp/escape.npy": b"x"}),
+        "drive_name.npz": zip_of({**good, "C:\\escape.npy": b"x"}),
+        "symlink.npz": linked.getvalue(),
+        "duplicate.npz": doubled.getvalue(),
+        "encrypted.npz": bytes(encrypted),
+        "lzma.npz": zip_of(good, zipfile.ZIP_LZMA),
+        "truncated.npz": whole[: len(whole) // 2],
+        "bad_crc.npz": bytes(broken),
+        "lying_size.npz": bytes(lying),
+        "claims_1e12.npz": zip_of({**good, "obs.npy": npy(describe((10**12, 2, 1)))}),
+        "no_directory.npz": b"PK\x03\x04" + bytes(200),
+        "member_is_text.npz": zip_of({**good, "obs.npy": TABLE}),
+    }
+
+
+def tar_of(*infos: tuple[tarfile.TarInfo, bytes], form: int = tarfile.GNU_FORMAT) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as archive:
+        for info, content in infos:
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content) if content else None)
+    return out.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def nested(depth: int) -> bytes:
+    content = TABLE
+    for level in range(depth):
+        content = tar_of((member(f"level{level}.tar"), content))
+    return content
+
+
+def huge_extension(kind: bytes) -> bytes:
+    """A tar whose extended header claims, and has, 150 MB: read whole by a careless library."""
+    info = member("././@LongLink", kind)
+    info.size = 150 << 20
+    head = info.tobuf(tarfile.GNU_FORMAT)
+    packer = zlib.compressobj(9, wbits=31)
+    parts = [packer.compress(head)]
+    # Noise enough to stay below the ratio that is refused anyway.
+    piece = (os.urandom(8192) + bytes(1 << 20))[: 1 << 20]
+    parts += [packer.compress(piece) for _ in range(151)]
+    return b"".join([*parts, packer.flush()])
+
+
+def archives() -> dict[str, bytes]:
+    bomb = gzip.compress(HEADER + bytes(b"0" * 120_000_000))
+    good = member("obs.csv"), TABLE
+    return {
+        "bomb.csv.gz": bomb,
+        # The last four bytes of a gzip file are those of its last member: these lie.
+        "lying_bomb.csv.gz": bomb + gzip.compress(b"\n"),
+        "truncated.csv.gz": gzip.compress(TABLE)[:-12],
+        "short.csv.gz": b"\x1f\x8b\x08",
+        "parent.tar": tar_of((member("../escape.csv"), TABLE)),
+        "absolute.tar": tar_of((member("/tmp/escape.csv"), TABLE)),
+        "symlink.tar": tar_of((member("obs.csv", tarfile.SYMTYPE, "/etc/passwd"), b"")),
+        "hardlink.tar": tar_of(good, (member("more.csv", tarfile.LNKTYPE, "../../etc/passwd"), b"")),
+        "device.tar": tar_of((member("obs.csv", tarfile.CHRTYPE), b"")),
+        "pipe.tar": tar_of((member("obs.csv", tarfile.FIFOTYPE), b"")),
+        "sparse.tar": tar_of((member("obs.csv", tarfile.GNUTYPE_SPARSE), b"")),
+        "duplicate.tar": tar_of(good, (member("obs.csv"), TABLE)),
+        "truncated.tar": tar_of(good)[:700],
+        "nested.tar": nested(8),
+        "long_name.tar.gz": huge_extension(tarfile.GNUTYPE_LONGNAME),
+        "pax_header.tar.gz": huge_extension(tarfile.XHDTYPE),
+        "parent_member.zip": zip_of({"../escape.csv": TABLE}),
+        "bomb_member.zip": zip_of({"obs.csv": HEADER + bytes(b"0" * 50_000_000)}),
+    }
+
+
+def tables() -> dict[str, bytes]:
+    rng = np.random.default_rng(0)
+    noise = rng.integers(1, 256, 200_000, np.uint8).tobytes()
+    return {
+        "million_columns.csv": b",".join(b"c%d" % i for i in range(1_000_000)) + b"\n",
+        "wide_rows.csv": HEADER + b"1" + b",2" * 1_000_000 + b"\n",
+        "nul.csv": TABLE + b"A,2021-01-02T00:00,45.0,5.0,100.0,\x001.5\n",
+        "utf16.csv": TABLE.decode().encode("utf-16"),
+        "endless_line.csv": HEADER + b"9" * 20_000_000,
+        "noise.csv": noise,
+        "noise_rows.csv": HEADER + noise,
+        "program.csv": b"\x7fELF" + noise,
+        "picture.csv": b"\x89PNG\r\n\x1a\n" + noise,
+        "pickle.csv": pickle.dumps({"a": 1}, protocol=4),
+        "bare_cr.csv": TABLE.replace(b"\n", b"\r"),
+        "header_only.csv": HEADER,
+        "nothing.csv": b"",
+        "ragged.csv": TABLE + b"A,2021-01-02T00:00,45.0\n",
+        "open_quote.csv": TABLE + b'"A,2021-01-02T00:00,45.0,5.0,100.0,1.5\n' + TABLE[len(HEADER) :],
+        "long_id.csv": TABLE + b"X" * 100_000 + b",2021-01-02T00:00,45.0,5.0,100.0,1.5\n",
+        "far_year.csv": TABLE + b"A,99999-01-01T00:00,45.0,5.0,100.0,1.5\n",
+        "stray_year.csv": TABLE + b"A,1700-01-01T00:00,45.0,5.0,100.0,1.5\n",
+        "words.csv": TABLE + b"A,2021-01-02T00:00,45.0,5.0,100.0,warm\n",
+        "no_id.csv": TABLE + b",2021-01-02T00:00,45.0,5.0,100.0,1.5\n",
+        "huge_number.csv": TABLE + b"A,2021-01-02T00:00,45.0,5.0,100.0," + b"9" * 100_000 + b"x\n",
+    }
+
+
+def parquets() -> dict[str, bytes]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def written(table: Any) -> bytes:
+        out = io.BytesIO()
+        parquet.write_table(table, out)
+        return out.getvalue()
+
+    columns = ("station", "time", "lat", "lon", "alt", "t")
+    good = written(pa.table({name: [f"2021-01-0{i}"] if i < 2 else [1.0] for i, name in enumerate(columns)}))
+    many = pa.chunked_array([pa.nulls(1_000_000, pa.float64())] * 20)
+    return {
+        "truncated.parquet": good[: len(good) // 2],
+        "magic_only.parquet": b"PAR1PAR1",
+        "footer_noise.parquet": good[:-40] + bytes(range(32)) + good[-8:],
+        "footer_claim.parquet": good[:-8] + struct.pack("<I", 2**31) + b"PAR1",
+        "rows_of_nothing.parquet": written(pa.table(dict.fromkeys(columns, many))),
+        "nested_columns.parquet": written(pa.table({name: [{"a": 1, "b": 2}] for name in columns})),
+    }
+
+
+def maps() -> dict[str, bytes]:
+    start = b'[variables]\nt = { column = "t", unit = "degC" }\n'
+    return {
+        "huge.toml": b"# " + b"x" * 400_000,
+        "deep.toml": b"a = " + b"[" * 50_000,
+        "binary.toml": bytes(range(256)),
+        "broken.toml": start + b"this is no TOML\n",
+        "unknown_key.toml": start + b"[fiel]\nseparator = ';'\n",
+        "unknown_unit.toml": b'[variables]\nt = { column = "t", unit = "furlong" }\n',
+        "backtracking.toml": start + b'[station]\nfrom = "name"\npattern = "(a+)+$"\n',
+        "wrong_types.toml": start + b'[file]\nheader_lines = "many"\n',
+        "expansion.toml": start + b'[station]\nfrom = "file"\nfile = "~/../$HOME/../etc/passwd"\n',
+        "unit_bomb.toml": b'[variables]\nt = { column = "t", unit = "' + b"(" * 30 + b'" }\n',
+    }
+
+
+def stores(folder: Path) -> list[Path]:
+    """Folders that pretend to be zarr stores."""
+    meta = {"zarr_format": 2, "shape": [24, 2], "chunks": [24, 2], "dtype": "<f4", "compressor": None, "fill_value": 0,
+            "order": "C", "filters": None}  # fmt: skip
+    changes: dict[str, Any] = {
+        "pickle_codec.zarr": {**meta, "dtype": "|O", "filters": [{"id": "pickle"}]},
+        "python_codec.zarr": {**meta, "compressor": {"id": "json2"}},
+        "huge_shape.zarr": {**meta, "shape": [10**12, 10**6]},
+        "huge_chunk.zarr": {**meta, "chunks": [10**9, 10**3]},
+        "broken_json.zarr": "{",
+        "deep_json.zarr": "[" * 100_000,
+        "wrong_type.zarr": [1, 2, 3],
+    }
+    made = []
+    for name, about in changes.items():
+        path = folder / name
+        (path / "t").mkdir(parents=True)
+        (path / ".zgroup").write_text('{"zarr_format": 2}')
+        text = about if isinstance(about, str) else json.dumps(about)
+        (path / "t" / ".zarray").write_text(text)
+        made.append(path)
+    three = folder / "codec_v3.zarr"
+    (three / "t").mkdir(parents=True)
+    (three / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+    (three / "t" / "zarr.json").write_text(json.dumps({
+        "zarr_format": 3, "node_type": "array", "shape": [1], "data_type": "float32", "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+        "codecs": [{"name": "numcodecs.pickle", "configuration": {}}],
+    }))  # fmt: skip
+    return [*made, three]
+
+
+def netcdfs() -> dict[str, bytes]:
+    return {
+        "noise.nc": b"\x89HDF\r\n\x1a\n" + bytes(range(256)) * 40,
+        "classic_noise.nc": b"CDF\x01" + bytes(range(256)) * 4,
+        "classic_claims.nc": b"CDF\x02" + b"\xff" * 64,
+        "cut.nc": b"\x89HDF\r\n\x1a\n",
+    }
+
+
+def build(folder: Path, canary: Path) -> list[Path]:
+    """The whole corpus; files whose name ends in ``.toml`` are column maps, the rest are sources."""
+    made: list[Path] = []
+    parts: list[tuple[str, Callable[[], dict[str, bytes]]]] = [
+        ("npy", lambda: arrays(canary)), ("npz", lambda: zips(canary)), ("packed", archives), ("csv", tables),
+        ("parquet", parquets), ("toml", maps), ("nc", netcdfs),
+    ]  # fmt: skip
+    for kind, make in parts:
+        (folder / kind).mkdir(parents=True)
+        for name, content in make().items():
+            path = folder / kind / name
+            path.write_bytes(content)
+            made.append(path)
+    made += stores(folder / "zarr")
+    (folder / "empty_folder").mkdir()
+    (folder / "one.csv").mkdir()
+    os.mkfifo(folder / "pipe.csv")
+    return [*made, folder / "empty_folder", folder / "one.csv", folder / "pipe.csv", Path("/dev/zero")]
