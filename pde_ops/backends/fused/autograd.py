@@ -11,7 +11,27 @@ from ...errors import BackendError
 from .compiled import Call
 from .scaled import ScaleKernel, scale_kernel
 
-__all__ = ["Evaluate", "Scale"]
+__all__ = ["Evaluate", "Scale", "evaluate", "scale"]
+
+Rule = tuple[str, float, float]  # name, rho, quiet share
+
+
+def evaluate(call: Call, state: Tensor, coefficients: Tensor, factor: Tensor, closures: list[Tensor]) -> Tensor:
+    """Tendency, or state advanced by it; recorded for differentiation only if somebody may ask."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (state, coefficients, factor, *closures)):
+        result: Tensor = Evaluate.apply(call, state, coefficients, factor, *closures)  # type: ignore[no-untyped-call]
+        return result
+    return call.compiled.forward(call, state, closures, coefficients, factor)[0]
+
+
+def scale(
+    call: Call, rule: Rule, state: Tensor, coefficients: Tensor, factor: Tensor, closures: list[Tensor]
+) -> Tensor:
+    """State advanced by a scaled increment."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (state, coefficients, factor, *closures)):
+        result: Tensor = Scale.apply(call, rule, state, coefficients, factor, *closures)  # type: ignore[no-untyped-call]
+        return result
+    return _scaled(call, rule, state, coefficients, factor, closures)[0]
 
 
 class Evaluate(torch.autograd.Function):
@@ -20,9 +40,7 @@ class Evaluate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, state: Tensor, coefficients: Tensor, factor: Tensor, *closures: Tensor) -> Tensor:
         """Run the forward kernel."""
-        state = state.contiguous()
-        closures = tuple(_dense_columns(c) for c in closures)
-        result, stored = call.compiled.forward(call, state, closures, coefficients.double(), factor.double())
+        result, stored = call.compiled.forward(call, state, closures, coefficients, factor)
         ctx.call = call
         ctx.save_for_backward(state, coefficients, factor, stored, *closures)
         return result
@@ -31,7 +49,7 @@ class Evaluate(torch.autograd.Function):
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         """Run the adjoint kernel."""
         with torch.no_grad():
-            grads = _adjoint(ctx, {"seed": given.contiguous()}, needs=2)
+            grads = _adjoint(ctx, {"seed": given.contiguous()}, coefficients_at=2)
         return (None, *_first_order(grads))
 
 
@@ -40,23 +58,12 @@ class Scale(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        call: Call,
-        rule: tuple[str, float, float],
-        state: Tensor,
-        coefficients: Tensor,
-        factor: Tensor,
-        *closures: Tensor,
+        ctx: Any, call: Call, rule: Rule, state: Tensor, coefficients: Tensor, factor: Tensor, *closures: Tensor
     ) -> Tensor:
         """Run the tendency kernel and scale what it gives."""
-        state = state.contiguous()
-        closures = tuple(_dense_columns(c) for c in closures)
-        gamma = factor.double()
-        rate, stored = call.compiled.forward(call, state, closures, coefficients.double(), gamma)
-        kernel = _scaler(call, state)
-        result, notes = kernel.forward(state, rate, call.dt, gamma, *rule)
-        ctx.call, ctx.rate, ctx.notes = call, rate, notes
-        ctx.save_for_backward(state, coefficients, factor, stored, *closures)
+        result, rate, notes, stored = _scaled(call, rule, state, coefficients, factor, list(closures))
+        ctx.call = call
+        ctx.save_for_backward(state, coefficients, factor, stored, rate, notes, *closures)
         return result
 
     @staticmethod
@@ -64,12 +71,22 @@ class Scale(torch.autograd.Function):
         """Scale back, and run the adjoint of the tendency."""
         with torch.no_grad():
             given = given.contiguous()
-            factor = ctx.saved_tensors[2]
-            scaler = _scaler(ctx.call, given)
-            seed, by_factor = scaler.backward(given, ctx.rate, ctx.call.dt, factor.double(), ctx.notes)
-            grads = _adjoint(ctx, {"seed": seed, "direct seed": given}, needs=3)
+            state, coefficients, factor, stored, rate, notes, *closures = ctx.saved_tensors
+            call: Call = ctx.call
+            seed, by_factor = _scaler(call, given).backward(given, rate, call.dt, factor.double(), notes)
+            seeds = {"seed": seed, "direct seed": given}
+            saved = (state, coefficients, factor, stored, *closures)
+            grads = _adjoint(ctx, seeds, coefficients_at=3, saved=saved)
             grads[2] = by_factor.to(factor.dtype)
         return (None, None, *_first_order(grads))
+
+
+def _scaled(
+    call: Call, rule: Rule, state: Tensor, coefficients: Tensor, factor: Tensor, closures: list[Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    rate, stored = call.compiled.forward(call, state, closures, coefficients, factor)
+    result, notes = _scaler(call, state).forward(state, rate, call.dt, factor.double(), *rule)
+    return result, rate, notes, stored
 
 
 def _scaler(call: Call, like: Tensor) -> ScaleKernel:
@@ -78,27 +95,19 @@ def _scaler(call: Call, like: Tensor) -> ScaleKernel:
     return scale_kernel(like.dtype, compiler)
 
 
-def _dense_columns(tensor: Tensor) -> Tensor:
-    """Columns next to each other; rows and samples may be repeated."""
-    return tensor if tensor.stride(2) == 1 or tensor.shape[2] == 1 else tensor.contiguous()
-
-
-def _adjoint(ctx: Any, seeds: dict[str, Tensor], *, needs: int) -> list[Tensor | None]:
-    """Derivatives by state, coefficients, factor and closures; ``needs`` is where coefficients are among the inputs."""
+def _adjoint(
+    ctx: Any, seeds: dict[str, Tensor], *, coefficients_at: int, saved: tuple[Any, ...] | None = None
+) -> list[Tensor | None]:
+    """Derivatives by state, coefficients, factor and closures."""
     call: Call = ctx.call
-    state, coefficients, factor, stored, *closures = ctx.saved_tensors
-    wanted = {"coefficient"} if ctx.needs_input_grad[needs] else set()
-    if call.kind == "advance" and ctx.needs_input_grad[needs + 1]:
+    state, coefficients, factor, stored, *closures = ctx.saved_tensors if saved is None else saved
+    wanted = {"coefficient"} if ctx.needs_input_grad[coefficients_at] else set()
+    if call.kind == "advance" and ctx.needs_input_grad[coefficients_at + 1]:
         wanted.add("factor")
-    compiled = call.compiled
-    by_state, by_closure, scalars = compiled.backward(
-        call, frozenset(wanted), seeds, state, stored, closures, coefficients.double(), factor.double()
+    by_state, by_closure, by_scalar = call.compiled.backward(
+        call, frozenset(wanted), seeds, state, stored, closures, coefficients, factor
     )
-    by_scalar: list[Tensor | None] = []
-    for kind, tensor in (("coefficient", coefficients), ("factor", factor)):
-        asked = kind in wanted
-        by_scalar.append(compiled.scalar_gradient(scalars, kind, tensor.numel()).to(tensor.dtype) if asked else None)
-    return [by_state, *by_scalar, *by_closure]
+    return [by_state, by_scalar.get("coefficient"), by_scalar.get("factor"), *by_closure]
 
 
 class _Refuse(torch.autograd.Function):

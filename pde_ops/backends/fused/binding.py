@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,9 +26,10 @@ _RUN_TYPES = (
     ctypes.c_void_p,  # factors
     ctypes.c_double,  # dt
     ctypes.c_void_p,  # values per row
-    ctypes.c_void_p,  # gradients by scalars
+    ctypes.c_void_p,  # derivatives by scalars
     ctypes.c_int,  # threads
 )
+SEPARATE = ("closure", "static", "grid")  # kinds of arrays that come one by one, with strides of their own
 
 
 @dataclass(slots=True)
@@ -36,77 +38,82 @@ class Arguments:
 
     Attributes
     ----------
-    blocks : by kind (field, seed, output, …), arrays that lie one behind the other: ``[batch, n, y, x]``, dense
-    planes : by (kind, index or name), arrays of their own, ``[batch, y, x]`` with dense columns
-    rows : ``[row, y]`` float64
+    blocks : by kind, dense arrays that lie one behind the other: ``[batch, n, y, x]``, and ``[n, batch, y, x]`` for
+        the derivatives by closures
+    closures : ``[batch, y, x]`` with dense columns
+    planes : statics and arrays of the grid by (kind, name), ``[1, y, x]`` with dense columns
+    rows : ``[row, y]`` float64, and where it lies in memory
     """
 
     batch: int
-    ny: int
-    blocks: dict[str, Tensor]
-    planes: dict[tuple[str, Any], Tensor]
+    blocks: Mapping[str, Tensor]
+    closures: Sequence[Tensor]
+    planes: Mapping[tuple[str, str], Tensor]
     coefficients: Tensor
     factor: Tensor
     dt: float
-    rows: np.ndarray[Any, np.dtype[np.float64]]
-    threads: int = field(default_factory=torch.get_num_threads)
+    rows: tuple[np.ndarray[Any, np.dtype[np.float64]], int]
 
 
 class Launch(Protocol):
     """A compiled kernel."""
 
-    def __call__(self, arguments: Arguments) -> Tensor:
-        """Run it; return the derivatives by the scalars, float64 (meaningless for a forward kernel)."""
-
-    def describe(self) -> str:
-        """Say what it is."""
+    def __call__(self, arguments: Arguments) -> Tensor | None:
+        """Run it; return the derivatives by the scalars, float64, if the kernel computes any."""
 
 
 class CKernel:
     """A kernel compiled from C."""
 
-    def __init__(self, kernel: Kernel, nx: int, dtype: torch.dtype, compiler: Compiler) -> None:
+    def __init__(self, kernel: Kernel, ny: int, nx: int, dtype: torch.dtype, compiler: Compiler) -> None:
         self._library = load_library(emit_c(kernel, nx, double=dtype == torch.float64), compiler)
         self._run = self._library.run
         self._run.argtypes, self._run.restype = _RUN_TYPES, ctypes.c_int
-        self._itemsize = dtype.itemsize
-        self._compiler = compiler
-        self._scalars = max(1, len(kernel.traced.scalars))
+        self._ny = ny
+        self._scalars = len(kernel.traced.scalars) if kernel.summed_slots() else 0
+        self._plane = ny * nx * dtype.itemsize
         infos = [kernel.traced.arrays[a] for a in kernel.arrays()]
-        self._places: list[tuple[str, Any]] = [
-            (i.kind, i.name if i.kind in ("static", "grid") else i.index) for i in infos
-        ]
-        self._table_type = ctypes.c_int64 * (3 * len(infos))
-
-    def __call__(self, arguments: Arguments) -> Tensor:
-        """Run it; return the derivatives by the scalars."""
+        counts = kernel.traced.counts()
         table: list[int] = []
-        blocks, planes, size = arguments.blocks, arguments.planes, self._itemsize
-        starts = {kind: (b.data_ptr(), b.stride(0), b.stride(1) * size, b.stride(2)) for kind, b in blocks.items()}
-        for place in self._places:
-            kind, index = place
-            if kind in starts:
-                start, sample, step, row = starts[kind]
-                table += (start + index * step, sample, row)
+        # Strides of dense arrays are known beforehand: a call fills in addresses, and strides of what comes separately.
+        self._dense: dict[str, list[tuple[int, int]]] = {}
+        self._separate: list[tuple[int, str, Any]] = []
+        for slot, info in enumerate(infos):
+            if info.kind in SEPARATE:
+                self._separate.append((3 * slot, info.kind, info.index if info.kind == "closure" else info.name))
+                table += (0, 0, 0)
             else:
-                plane = planes[place]
-                table += (plane.data_ptr(), plane.stride(0), plane.stride(1))
-        gradients = torch.empty(self._scalars, dtype=torch.float64)
+                self._dense.setdefault(info.kind, []).append((3 * slot, info.index))
+                together = 1 if info.kind == "gradient closure" else counts[info.kind.removeprefix("gradient ")]
+                table += (0, together * ny * nx, nx)
+        self._table_type = ctypes.c_int64 * len(table)
+        self._template = self._table_type(*table)
+
+    def __call__(self, arguments: Arguments) -> Tensor | None:
+        """Run it; return the derivatives by the scalars."""
+        table = self._table_type.from_buffer_copy(self._template)
+        for kind, places in self._dense.items():
+            start, step = arguments.blocks[kind].data_ptr(), self._plane
+            if kind == "gradient closure":
+                step *= arguments.batch
+            for slot, index in places:
+                table[slot] = start + index * step
+        for slot, kind, index in self._separate:
+            tensor = arguments.closures[index] if kind == "closure" else arguments.planes[kind, index]
+            sample, row, _ = tensor.stride()
+            table[slot], table[slot + 1], table[slot + 2] = tensor.data_ptr(), sample, row
+        derivatives = torch.empty(self._scalars, dtype=torch.float64) if self._scalars else None
         failed = self._run(
-            self._table_type(*table),
+            table,
             arguments.batch,
-            arguments.ny,
+            self._ny,
             arguments.coefficients.data_ptr(),
             arguments.factor.data_ptr(),
             arguments.dt,
-            arguments.rows.ctypes.data,
-            gradients.data_ptr(),
-            arguments.threads,
+            arguments.rows[1],
+            None if derivatives is None else derivatives.data_ptr(),
+            torch.get_num_threads(),
         )
         if failed:
             raise BackendError("the fused kernel found no memory for its work space", do="use a smaller batch")
-        return gradients
-
-    def describe(self) -> str:
-        """Say what it is."""
-        return f"C by {self._compiler}"
+        return derivatives

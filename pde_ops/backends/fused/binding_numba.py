@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .binding import Arguments
+from .binding import SEPARATE, Arguments
 from .cache import cache_directory, publish
 from .emit_numba import emit_numba
 from .plan import Kernel
@@ -28,45 +28,43 @@ log = logging.getLogger(__name__)
 class NumbaKernel:
     """A kernel compiled by numba; one thread."""
 
-    def __init__(self, kernel: Kernel, nx: int, dtype: torch.dtype) -> None:
+    def __init__(self, kernel: Kernel, ny: int, nx: int, dtype: torch.dtype) -> None:
         source = emit_numba(kernel, nx, double=dtype == torch.float64)
         self._directory = _stored(source)
         self._module = _imported(self._directory)
+        self._ny = ny
         self._scalars = max(1, len(kernel.traced.scalars))
         infos = [kernel.traced.arrays[a] for a in kernel.arrays()]
-        self._places: list[tuple[str, Any]] = [
-            (i.kind, i.name if i.kind in ("static", "grid") else i.index) for i in infos
-        ]
+        self._places: list[tuple[str, Any]] = [(i.kind, i.name if i.kind in SEPARATE[1:] else i.index) for i in infos]
         self._is_new = True
 
     def __call__(self, arguments: Arguments) -> Tensor:
         """Run it; return the derivatives by the scalars."""
-        arrays = []
-        for kind, index in self._places:
-            block = arguments.blocks.get(kind)
-            tensor = arguments.planes[kind, index] if block is None else block[:, index]
-            if kind in ("static", "grid"):
-                tensor = tensor.expand(arguments.batch, -1, -1)
-            arrays.append(tensor.detach().numpy())
-        gradients = torch.zeros(self._scalars, dtype=torch.float64)
+        derivatives = torch.zeros(self._scalars, dtype=torch.float64)
         self._module.run(
-            tuple(arrays),
+            tuple(self._array(arguments, kind, index).detach().numpy() for kind, index in self._places),
             arguments.batch,
-            arguments.ny,
+            self._ny,
             arguments.coefficients.detach().numpy(),
             arguments.factor.detach().numpy(),
             arguments.dt,
-            arguments.rows,
-            gradients.numpy(),
+            arguments.rows[0],
+            derivatives.numpy(),
         )
         if self._is_new:
             _seal(self._directory)
             self._is_new = False
-        return gradients
+        return derivatives
 
-    def describe(self) -> str:
-        """Say what it is."""
-        return "numba"
+    def _array(self, arguments: Arguments, kind: str, index: Any) -> Tensor:
+        if kind == "closure":
+            closure: Tensor = arguments.closures[index]
+            return closure
+        if kind in SEPARATE:
+            plane: Tensor = arguments.planes[kind, index]
+            return plane.expand(arguments.batch, -1, -1)
+        block = arguments.blocks[kind]
+        return block[index] if kind == "gradient closure" else block[:, index]
 
 
 def _stored(source: str) -> Path:

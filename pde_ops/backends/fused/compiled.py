@@ -29,14 +29,24 @@ class Call:
     Attributes
     ----------
     planes : statics and grid arrays, by (kind, name)
-    rows : values per row, ``[row, y]`` float64
+    rows : values per row, ``[row, y]`` float64, and their address
     """
 
     compiled: Compiled
     kind: Kind
     dt: float
-    planes: Mapping[tuple[str, Any], Tensor]
-    rows: np.ndarray[Any, np.dtype[np.float64]]
+    planes: Mapping[tuple[str, str], Tensor]
+    rows: tuple[np.ndarray[Any, np.dtype[np.float64]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Adjoint:
+    """An adjoint kernel, with the fields (not) and closures it gives derivatives by, and where scalars stand."""
+
+    launch: Launch
+    idle_fields: tuple[int, ...]
+    closures: frozenset[int]
+    slots: Mapping[str, tuple[Tensor, Tensor]]
 
 
 class Compiled:
@@ -46,10 +56,10 @@ class Compiled:
         self.traced = traced
         self.grid = grid
         self.engine = engine
-        self._forward: dict[tuple[str, torch.dtype], Launch] = {}
-        self._backward: dict[tuple[str, torch.dtype, frozenset[str]], tuple[Launch, frozenset[tuple[str, int]]]] = {}
-        self._stages = sum(len(stage) for stage in traced.stages)
         self.plane_infos = [info for info in traced.arrays if info.kind in ("static", "grid")]
+        self._stored = sum(len(stage) for stage in traced.stages)
+        self._forward: dict[tuple[str, torch.dtype], Launch] = {}
+        self._backward: dict[tuple[str, torch.dtype, frozenset[str]], _Adjoint] = {}
 
     def outputs(self, kind: Kind) -> list[Node]:
         """Expressions that the last stage writes; a scaled step starts from the tendency."""
@@ -65,18 +75,19 @@ class Compiled:
 
     def forward(
         self, call: Call, state: Tensor, closures: Sequence[Tensor], coefficients: Tensor, factor: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the outputs ``[batch, field, y, x]`` and the stored intermediates."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the outputs ``[batch, field, y, x]`` and the stored intermediates, if there are any."""
         key = (call.kind, state.dtype)
         launch = self._forward.get(key)
         if launch is None:
             kernel = forward_kernel(self.traced, self.outputs(call.kind))
-            launch = self._forward[key] = self.engine.make(kernel, self.grid.nx, state.dtype)
+            launch = self._forward[key] = self.engine.make(kernel, self.grid, state.dtype)
         result = torch.empty_like(state)
-        batch, _, ny, nx = state.shape
-        stored = state.new_empty(batch, self._stages, ny, nx)
-        blocks = {"field": state, "output": result, "stage": stored}
-        launch(self._arguments(call, blocks, closures, coefficients, factor))
+        blocks = {"field": state, "output": result}
+        stored = self._intermediates(state) if self._stored else None
+        if stored is not None:
+            blocks["stage"] = stored
+        launch(Arguments(state.shape[0], blocks, closures, call.planes, coefficients, factor, call.dt, call.rows))
         return result, stored
 
     def backward(
@@ -85,61 +96,53 @@ class Compiled:
         wants: frozenset[str],
         seeds: Mapping[str, Tensor],
         state: Tensor,
-        stored: Tensor,
+        stored: Tensor | None,
         closures: Sequence[Tensor],
         coefficients: Tensor,
         factor: Tensor,
-    ) -> tuple[Tensor, list[Tensor | None], Tensor]:
-        """Return derivatives by the state, by each closure (None: unused), and by the scalars."""
-        launch, written = self._adjoint(call.kind, state.dtype, wants)
-        batch, fields, ny, nx = state.shape
+    ) -> tuple[Tensor, list[Tensor | None], dict[str, Tensor]]:
+        """Return derivatives by the state, by each closure (None: unused), and by the wanted scalars."""
+        adjoint = self._adjoint(call.kind, state.dtype, wants)
         by_state = torch.empty_like(state)
-        for k in range(fields):
-            if ("gradient field", k) not in written:
-                by_state[:, k] = 0.0
-        by_closure = state.new_empty(len(closures), batch, ny, nx)
-        blocks = {
-            "field": state,
-            "stage": stored,
-            **seeds,
-            "gradient field": by_state,
-            "gradient stage": torch.empty_like(stored),
-            "gradient closure": by_closure.transpose(0, 1),
-        }
-        scalars = launch(self._arguments(call, blocks, closures, coefficients, factor))
-        grads = [by_closure[i] if ("gradient closure", i) in written else None for i in range(len(closures))]
-        return by_state, grads, scalars
+        for k in adjoint.idle_fields:
+            by_state[:, k] = 0.0
+        by_closure = state.new_empty(len(closures), state.shape[0], *state.shape[2:])
+        blocks = {"field": state, **seeds, "gradient field": by_state, "gradient closure": by_closure}
+        if stored is not None:
+            blocks |= {"stage": stored, "gradient stage": torch.empty_like(stored)}
+        arguments = Arguments(state.shape[0], blocks, closures, call.planes, coefficients, factor, call.dt, call.rows)
+        scalars = adjoint.launch(arguments)
+        grads = [by_closure[i] if i in adjoint.closures else None for i in range(len(closures))]
+        by_scalar = {}
+        for kind, like in (("coefficient", coefficients), ("factor", factor)):
+            if kind in wants:
+                positions, slots = adjoint.slots[kind]
+                by_scalar[kind] = torch.zeros_like(like)
+                if scalars is not None:
+                    by_scalar[kind][positions] = scalars[slots].to(like.dtype)
+        return by_state, grads, by_scalar
 
-    def scalar_gradient(self, scalars: Tensor, kind: str, count: int) -> Tensor:
-        """Pick the derivatives by the coefficients or factors, zeros where nothing depends on them."""
-        picked = torch.zeros(count, dtype=torch.float64)
-        for slot, info in enumerate(self.traced.scalars):
-            if info.kind == kind:
-                picked[info.index] = scalars[slot]
-        return picked
+    def _intermediates(self, state: Tensor) -> Tensor:
+        return state.new_empty(state.shape[0], self._stored, *state.shape[2:])
 
-    def _adjoint(
-        self, kind: Kind, dtype: torch.dtype, wants: frozenset[str]
-    ) -> tuple[Launch, frozenset[tuple[str, int]]]:
+    def _adjoint(self, kind: Kind, dtype: torch.dtype, wants: frozenset[str]) -> _Adjoint:
         key = (kind, dtype, wants)
         found = self._backward.get(key)
         if found is None:
             kernel = backward_kernel(self.traced, self.seeded(kind), wants)
-            infos = [self.traced.arrays[a] for a in kernel.arrays()]
-            written = frozenset((i.kind, i.index) for i in infos if i.kind.startswith("gradient"))
-            found = self._backward[key] = (self.engine.make(kernel, self.grid.nx, dtype), written)
+            written = {(self.traced.arrays[a].kind, self.traced.arrays[a].index) for a in kernel.arrays()}
+            summed, scalars = kernel.summed_slots(), self.traced.scalars
+            slots = {}
+            for scalar in ("coefficient", "factor"):
+                mine = [slot for slot in summed if scalars[slot].kind == scalar]
+                slots[scalar] = (
+                    torch.tensor([scalars[s].index for s in mine], dtype=torch.long),
+                    torch.tensor(mine, dtype=torch.long),
+                )
+            found = self._backward[key] = _Adjoint(
+                self.engine.make(kernel, self.grid, dtype),
+                tuple(k for k in range(len(self.traced.outputs)) if ("gradient field", k) not in written),
+                frozenset(index for kind, index in written if kind == "gradient closure"),
+                slots,
+            )
         return found
-
-    def _arguments(
-        self,
-        call: Call,
-        blocks: dict[str, Tensor],
-        closures: Sequence[Tensor],
-        coefficients: Tensor,
-        factor: Tensor,
-    ) -> Arguments:
-        planes: dict[tuple[str, Any], Tensor] = dict(call.planes)
-        for i, closure in enumerate(closures):
-            planes["closure", i] = closure
-        batch, _, ny, _ = blocks["field"].shape
-        return Arguments(batch, ny, blocks, planes, coefficients, factor, call.dt, call.rows)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from .emit_cells import SlowTable, VectorWriter, literal, slow_statements, transcendental_passes
+from .emit_cells import SlowTable, VectorWriter, literal, slow_statements
 from .ir import Node
 from .plan import Carry, Kernel, Sweep, View
+from .schedule import loops
 from .templates import DISPATCH, ENTRY, JOB, TASK, WINDOW
 
 __all__ = ["emit_c"]
@@ -68,15 +69,15 @@ class _Source:
         scalars, scalar_names = slow_statements(self.table.scalars, leaf)
         rows, row_names = slow_statements(self.table.rows, leaf)
         lines = [
-            "static void slow_values(const double *coefficient, const double *factor, double dt, const double *rows,",
-            "                        long ny, real *sc, real *table)",
+            "static void slow_values(const real *coefficient, const real *factor, double dt, const double *rows,",
+            "                        long ny, vf *sc, vf *table)",
             "{",
             *(f"    {line}" for line in scalars),
-            *(f"    sc[{k}] = (real)({scalar_names[n]});" for k, n in enumerate(self.table.scalars)),
+            *(f"    sc[{k}] = bc((real)({scalar_names[n]}));" for k, n in enumerate(self.table.scalars)),
             "    for (long y = 0; y < ny; y++) {",
-            f"        real *row = table + y * {max(1, len(self.table.rows))};",
+            f"        vf *row = table + y * {max(1, len(self.table.rows))};",
             *(f"        {line}" for line in rows),
-            *(f"        row[{k}] = (real)({row_names[n]});" for k, n in enumerate(self.table.rows)),
+            *(f"        row[{k}] = bc((real)({row_names[n]}));" for k, n in enumerate(self.table.rows)),
             "        (void)row;",
             "    }",
             "    (void)coefficient; (void)factor; (void)dt; (void)rows; (void)sc;",
@@ -194,36 +195,43 @@ class _SweepSource:
         return f"load(win + x + ({r.north * len(self.views) + v}) * PITCH{self.k} + ({r.east}))"
 
     def cells(self) -> str:
-        """The loops over the cells of a row: transcendental functions first, in chunks, then everything else."""
+        """The loops over the cells of a row, chunk by chunk."""
         k, sweep = self.k, self.sweep
-        loops: list[list[str]] = []
-        hoisted: dict[str, str] = {}
+        texts: list[str] = []
         kept: dict[Node, str] = {}
-        passes = transcendental_passes(sweep.roots)
-        for nodes in passes:
-            writer = self.writer(nodes, kept)
-            fresh = {node: f"tmp + {len(kept) + i} * CHUNK + x - c" for i, node in enumerate(nodes)}
+        writes = list(self.writes())
+        for loop in loops(sweep.roots, sweep.seeds):
+            mine = [writes[i] for i in loop.writes]
+            writer = VectorWriter(
+                [*loop.keeps, *(node for node, _ in mine)], self.source.table, self.read, self.source.double, kept
+            )
+            fresh = {node: f"tmp + {len(kept) + i} * CHUNK + x - c" for i, node in enumerate(loop.keeps)}
             for node, place in fresh.items():
                 writer.lines.append(f"store({place}, {writer.value(node)});")
+            for node, text in mine:
+                writer.lines.append(text.format(writer.value(node)))
             kept |= {node: f"load({place})" for node, place in fresh.items()}
-            loops.append(self.loop(writer, hoisted))
-        writer = self.writer(sweep.roots, kept)
-        self.write_outputs(writer)
-        loops.append(self.loop(writer, hoisted))
+            # The barrier keeps the compiler from fetching the constants of all loops at once, and spilling them.
+            texts += [
+                '{ __asm__("" : "+r"(row), "+r"(sc));',
+                *(f"  {line}" for line in writer.hoisted.values()),
+                "  for (long x = c; x < stop; x += LANES) {",
+                *(f"    {line}" for line in writer.lines),
+                "  } }",
+            ]
         lines = [
             f"static __attribute__((noinline)) void cells{k}(const real *restrict win, real *restrict buf,",
-            "    const real *const *in, real *const *out, const real *restrict row, const real *restrict sc,",
+            "    const real *const *in, real *const *out, const vf *restrict row, const vf *restrict sc,",
             "    const real *restrict sign, vi mask, long count, double *sums)",
             "{",
             f"    real tmp[{max(1, len(kept))} * CHUNK] __attribute__((aligned(64)));",
             *(f"    const real *restrict i{i} = in[{i}];" for i in range(len(self.direct))),
             # Two carries may meet in one row (at a border, or in a spare one): those pointers are not `restrict`.
             *(f"    real *{'' if o < len(self.here) else 'restrict '}o{o} = out[{o}];" for o in range(self.outputs)),
-            *(f"    {line}" for line in hoisted.values()),
             *(f"    vf s{s} = {{0}};" for s in range(len(sweep.sums))),
             "    for (long c = 0; c < count; c += CHUNK) {",
             "        const long stop = c + CHUNK < count ? c + CHUNK : count;",
-            *(f"        {line}" for loop in loops for line in loop),
+            *(f"        {line}" for line in texts),
             "    }",
             *(f"    sums[{s}] += vsum(s{s});" for s in range(len(sweep.sums))),
             "    (void)win; (void)buf; (void)in; (void)out; (void)row; (void)sc; (void)sign; (void)mask; (void)sums;",
@@ -232,28 +240,20 @@ class _SweepSource:
         ]
         return "\n".join(lines)
 
-    def writer(self, roots: list[Node], kept: dict[Node, str]) -> VectorWriter:
-        return VectorWriter(roots, self.source.table, self.read, self.source.double, kept)
-
-    def loop(self, writer: VectorWriter, hoisted: dict[str, str]) -> list[str]:
-        """Text of one loop over a chunk; what it needs of slow values is added to ``hoisted``."""
-        for name, declaration in writer.hoisted.items():
-            hoisted[name] = declaration
-        return ["for (long x = c; x < stop; x += LANES) {", *(f"    {line}" for line in writer.lines), "}"]
-
-    def write_outputs(self, writer: VectorWriter) -> None:
+    def writes(self) -> Iterator[tuple[Node, str]]:
+        """Each output of the inner loop, in the order of the sweep's roots, with the statement that writes it."""
         k, sweep = self.k, self.sweep
         for b, node in enumerate(sweep.buffers):
-            writer.lines.append(f"store(buf + x + {b} * BUFFER{k}, MASKED({writer.value(node)}));")
+            yield node, f"store(buf + x + {b} * BUFFER{k}, MASKED({{}}));"
         for o, carry in enumerate(self.here):
             assert carry.here is not None
             sign = f" * bc(sign[{o}])" if self.turned(carry.view, "y") else ""
-            writer.lines.append(f"store(o{o} + x, load(o{o} + x) + {writer.value(carry.here)}{sign});")
+            yield carry.here, f"store(o{o} + x, load(o{o} + x) + {{}}{sign});"
         for o, item in enumerate(sweep.stores, start=len(self.here)):
             before = f"load(o{o} + x) + " if item.accumulate else ""
-            writer.lines.append(f"store(o{o} + x, {before}{writer.value(item.node)});")
+            yield item.node, f"store(o{o} + x, {before}{{}});"
         for s, total in enumerate(sweep.sums):
-            writer.lines.append(f"s{s} += MASKED({writer.value(total.fast)});")
+            yield total.fast, f"s{s} += MASKED({{}});"
 
     def fold(self, index: int, carry: Carry) -> str:
         """Function that adds buffered derivatives to a row of the result, ghost columns to their sources."""
@@ -270,14 +270,15 @@ class _SweepSource:
                     text += f" {'-' if slow.data < 0 else '+'} {value}"
                 else:
                     number = slow.op == "const"
-                    factor = literal(slow.data, self.source.double) if number else self.source.table.place(slow)
+                    entry = literal(slow.data, self.source.double) if number else self.source.table.place(slow)
+                    factor = entry if number or vector else f"{entry}[0]"
                     text += f" + {factor} * {value}"
             return f"sign * ({text})" if odd_y else f"({text})"
 
         everything = list(range(len(carry.taps)))
         lines = [
-            f"static void fold{k}_{index}(real *restrict g, const real *restrict buf, const real *restrict row,",
-            "    const real *restrict sc, real sign)",
+            f"static void fold{k}_{index}(real *restrict g, const real *restrict buf, const vf *restrict row,",
+            "    const vf *restrict sc, real sign)",
             "{",
             f"    for (long x = 0; x < NXV; x += LANES) store(g + x, load(g + x) + {total('x', everything, True)});",
             f"    for (long x = NXV; x < NX; x++) g[x] += {total('x', everything, False)};",
@@ -321,7 +322,7 @@ class _SweepSource:
         slots = self.source.slots
         sums = [
             f"        if (own) sums[{slots.index(s.slot)}] += "
-            + (literal(s.slow.data, True) if s.slow.op == "const" else f"(double){self.source.table.place(s.slow)}")
+            + (literal(s.slow.data, True) if s.slow.op == "const" else f"(double){self.source.table.place(s.slow)}[0]")
             + f" * part[{i}];"
             for i, s in enumerate(sweep.sums)
         ]
@@ -329,6 +330,7 @@ class _SweepSource:
             k=k,
             inputs=max(1, len(self.direct)),
             outputs=max(1, self.outputs),
+            carried=len(self.here),
             parts=max(1, len(sweep.sums)),
             rows=max(1, len(self.source.table.rows)),
             buffers=len(sweep.buffers),

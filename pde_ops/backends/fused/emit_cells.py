@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping
 
 from .ir import CELL, Node, reachable
 
-__all__ = ["SlowTable", "VectorWriter", "literal", "slow_statements", "transcendental_passes"]
-
-TRANSCENDENTAL = ("exp", "log", "tanh", "sin", "cos")
+__all__ = ["SlowTable", "VectorWriter", "literal", "slow_statements"]
 
 _INFIX = {"add": "+", "mul": "*", "lt": "<", "le": "<=", "eq": "=="}
 
@@ -26,7 +24,10 @@ def literal(value: float, double: bool) -> str:
 
 
 class SlowTable:
-    """Where the values that do not change along a row are kept: once a call in ``sc``, once a row in ``row``."""
+    """Where the values that do not change along a row are kept: once a call in ``sc``, once a row in ``row``.
+
+    In C each entry is a whole vector, ready to be an operand.
+    """
 
     def __init__(self, nodes: list[Node]) -> None:
         self.scalars = [n for n in nodes if n.level < CELL - 1]
@@ -73,23 +74,6 @@ def _slow_text(node: Node, args: list[str]) -> str:
     return f"{node.op}({args[0]})"
 
 
-def transcendental_passes(roots: list[Node]) -> list[list[Node]]:
-    """Transcendental functions by depth, each depth to be computed in a loop of its own.
-
-    An exponential of a logarithm of an exponential is one long chain of dependent instructions. In a long loop body
-    the processor cannot see far enough ahead to overlap the chains of several cells and waits; in short loops, one
-    function each, it does.
-    """
-    depth: dict[Node, int] = {}
-    passes: dict[int, list[Node]] = {}
-    for node in reachable(roots):
-        heavy = node.level == CELL and node.op in TRANSCENDENTAL
-        depth[node] = max((depth[a] for a in node.args), default=0) + heavy
-        if heavy:
-            passes.setdefault(depth[node], []).append(node)
-    return [passes[d] for d in sorted(passes)]
-
-
 class VectorWriter:
     """Writes the statements of one inner loop, each value once, in the order in which they are asked for."""
 
@@ -124,6 +108,8 @@ class VectorWriter:
         return node.op in ("lt", "le", "eq", "and", "or", "not")
 
     def _is_inline(self, node: Node) -> bool:
+        if node in self._kept:
+            return False
         if node.op == "mul" and node.args[0].op == "const" and node.args[0].data == -1.0:
             return True
         return node.op == "recip" and self._uses[node] == 1
@@ -146,7 +132,7 @@ class VectorWriter:
     def _slow(self, node: Node) -> str:
         place = self._table.place(node)
         name = "k_" + place.replace("[", "").replace("]", "")
-        kind, value = ("vi", f"bc({place}) != 0") if self._is_condition(node) else ("vf", f"bc({place})")
+        kind, value = ("vi", f"{place} != 0") if self._is_condition(node) else ("vf", place)
         self.hoisted[name] = f"const {kind} {name} = {value};"
         return name
 

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 
 from ...errors import BackendError
+from ...grid import Grid2D
 from .binding import CKernel, Launch
 from .build import Compiler, find_compiler
 from .plan import Kernel
@@ -32,15 +33,15 @@ class Engine:
     reason: str
     compiler: Compiler | None = None
 
-    def make(self, kernel: Kernel, nx: int, dtype: torch.dtype) -> Launch:
+    def make(self, kernel: Kernel, grid: Grid2D, dtype: torch.dtype) -> Launch:
         """Compile a kernel."""
         if self.name == "c":
             assert self.compiler is not None
-            return CKernel(kernel, nx, dtype, self.compiler)
+            return CKernel(kernel, grid.ny, grid.nx, dtype, self.compiler)
         if self.name == "numba":
             from .binding_numba import NumbaKernel
 
-            return NumbaKernel(kernel, nx, dtype)
+            return NumbaKernel(kernel, grid.ny, grid.nx, dtype)
         raise BackendError("no generator of fused kernels is available here")
 
     def describe(self) -> str:

@@ -87,6 +87,7 @@ class Sweep:
     buffers: list[Node] = field(default_factory=list)
     sums: list[Sum] = field(default_factory=list)
     cleared: list[int] = field(default_factory=list)  # arrays set to zero before anything is added
+    seeds: tuple[int, ...] = ()  # arrays of the derivatives that an adjoint sweep starts from
 
     @property
     def roots(self) -> list[Node]:
@@ -101,7 +102,7 @@ class Sweep:
 
     def tidy(self, graph: Graph) -> Sweep:
         """Bring the expressions of the inner loop into the form in which they are computed."""
-        fresh = iter(tidied(graph, self.roots))
+        fresh = iter(tidied(graph, self.roots, self.seeds))
         self.buffers = [next(fresh) for _ in self.buffers]
         self.carries = [c if c.here is None else replace(c, here=next(fresh)) for c in self.carries]
         self.stores = [replace(s, node=next(fresh)) for s in self.stores]
@@ -197,7 +198,7 @@ class _Adjoint:
         return leaf.op == "scalar" and self.traced.scalars[leaf.data].kind in self.wants
 
     def sweep(self, pairs: list[tuple[Node, Node]]) -> Sweep:
-        sweep = Sweep()
+        sweep = Sweep(seeds=tuple(dict.fromkeys(seed.data.array for _, seed in pairs)))
         rows: dict[tuple[View, int], dict[int, Node]] = {}
         derivatives = differentiate(self.graph, pairs, self.wanted)
         homes = self.home_parity(derivatives)

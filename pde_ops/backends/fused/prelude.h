@@ -12,9 +12,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__AVX__)
-#include <immintrin.h>
-#endif
 
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64
@@ -47,18 +44,19 @@ INLINE void store(real *p, vf v) { *(vf_any *)p = v; }
 INLINE vf bc(real s) { return (vf){0} + s; }
 INLINE vf vand(vf a, vi m) { return (vf)((vi)a & m); }
 
-#if defined(__AVX__) && VECTOR_BYTES == 32
+/* vmax(a, b): a where a > b, else b; so a NaN on either side gives b. vmin likewise.
+ * The compiler's own names of the instructions are used, for <immintrin.h> takes longer to read than a kernel. */
+#if defined(__AVX__) && VECTOR_BYTES == 32 && !defined(__clang__)
 #if REAL_IS_DOUBLE
-INLINE vf vsel(vi m, vf a, vf b) { return (vf)_mm256_blendv_pd((__m256d)b, (__m256d)a, (__m256d)m); }
-/* vmax(a, b): a where a > b, else b; so a NaN on either side gives b. vmin likewise. */
-INLINE vf vmax(vf a, vf b) { return (vf)_mm256_max_pd((__m256d)a, (__m256d)b); }
-INLINE vf vmin(vf a, vf b) { return (vf)_mm256_min_pd((__m256d)a, (__m256d)b); }
-INLINE vf vsqrt(vf a) { return (vf)_mm256_sqrt_pd((__m256d)a); }
+INLINE vf vsel(vi m, vf a, vf b) { return __builtin_ia32_blendvpd256(b, a, (vf)m); }
+INLINE vf vmax(vf a, vf b) { return __builtin_ia32_maxpd256(a, b); }
+INLINE vf vmin(vf a, vf b) { return __builtin_ia32_minpd256(a, b); }
+INLINE vf vsqrt(vf a) { return __builtin_ia32_sqrtpd256(a); }
 #else
-INLINE vf vsel(vi m, vf a, vf b) { return (vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)m); }
-INLINE vf vmax(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
-INLINE vf vmin(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
-INLINE vf vsqrt(vf a) { return (vf)_mm256_sqrt_ps((__m256)a); }
+INLINE vf vsel(vi m, vf a, vf b) { return __builtin_ia32_blendvps256(b, a, (vf)m); }
+INLINE vf vmax(vf a, vf b) { return __builtin_ia32_maxps256(a, b); }
+INLINE vf vmin(vf a, vf b) { return __builtin_ia32_minps256(a, b); }
+INLINE vf vsqrt(vf a) { return __builtin_ia32_sqrtps256(a); }
 #endif
 #else
 INLINE vf vsel(vi m, vf a, vf b) { return (vf)((m & (vi)a) | (~m & (vi)b)); }

@@ -18,15 +18,16 @@ from ...grid import ROW_STATICS, Grid2D
 from ...lowering import Program
 from .. import Inputs
 from ..eager import EagerRunner
-from .autograd import Evaluate, Scale
+from .autograd import evaluate, scale
 from .compiled import Call, Compiled, Kind
 from .engine import choose_engine
 from .scaled import RULES
-from .trace import RowInfo, StaticKind, static_kind, trace
+from .trace import StaticKind, static_kind, trace
 
 __all__ = ["FusedRunner"]
 
 DTYPES = (torch.float32, torch.float64)
+RowTable = tuple[np.ndarray[Any, np.dtype[np.float64]], int]
 
 
 class FusedRunner:
@@ -44,8 +45,8 @@ class FusedRunner:
         self.engine = choose_engine()
         self._compiled: dict[tuple[StaticKind, ...], Compiled] = {}
         self._baseline = EagerRunner(program, grid)
-        self._ones = torch.ones(max(1, len(program.fields)), dtype=torch.float64)
-        self._rows: dict[tuple[RowInfo, ...], tuple[list[Tensor], np.ndarray[Any, Any]]] = {}
+        self._ones = {dtype: torch.ones(len(program.fields), dtype=dtype) for dtype in DTYPES}
+        self._rows: dict[int, tuple[list[Tensor], RowTable]] = {}
         # Traced now, with the statics that the grid supplies, so that a missing fused form is known before any call.
         self._for(tuple("grid" if s.name in ROW_STATICS else "plane" for s in program.statics))
 
@@ -71,12 +72,8 @@ class FusedRunner:
         if self.engine.compiler is None or rule not in RULES:
             increment = dt * self.tendency(inputs)
             return inputs.state + factor[:, None, None] * scaled(increment, inputs.state, rule, rho)  # type: ignore[arg-type]
-        state, closures = self._checked(inputs)
-        call = self._call("scaled", inputs, dt)
-        result: Tensor = Scale.apply(  # type: ignore[no-untyped-call]
-            call, (rule, rho, QUIET), state, inputs.coefficients, factor, *closures
-        )
-        return result
+        state, coefficients, factor, closures = self._checked(inputs, factor)
+        return scale(self._call("scaled", inputs, dt), (rule, rho, QUIET), state, coefficients, factor, closures)
 
     def describe(self) -> str:
         """Say in one line what runs."""
@@ -87,26 +84,26 @@ class FusedRunner:
         return f"fused: {stages} stage{'s' if stages > 1 else ''}, {self.engine.describe()}"
 
     def _evaluate(self, kind: Kind, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
-        state, closures = self._checked(inputs)
-        call = self._call(kind, inputs, dt)
-        result: Tensor = Evaluate.apply(  # type: ignore[no-untyped-call]
-            call, state, inputs.coefficients, self._ones if factor is None else factor, *closures
-        )
-        return result
+        state, coefficients, factor, closures = self._checked(inputs, factor)
+        return evaluate(self._call(kind, inputs, dt), state, coefficients, factor, closures)
 
-    def _checked(self, inputs: Inputs) -> tuple[Tensor, list[Tensor]]:
-        state = inputs.state
+    def _checked(self, inputs: Inputs, factor: Tensor | None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+        """The tensors that gradients flow to, dense and of one dtype."""
+        state, coefficients = inputs.state, inputs.coefficients
+        dtype = state.dtype
         if state.device.type != "cpu":
             raise BackendError(
                 f"backend 'fused' runs on the CPU, the state is on {state.device}",
                 do="use backend 'inductor' or 'torch'",
             )
-        if state.dtype not in DTYPES:
-            raise BackendError(
-                f"backend 'fused' computes in float32 or float64, not {state.dtype}", do="use backend 'torch'"
-            )
-        closures = [c if c.dtype == state.dtype else c.to(state.dtype) for c in inputs.closures]
-        return state, closures
+        if dtype not in self._ones:
+            raise BackendError(f"backend 'fused' computes in float32 or float64, not {dtype}", do="use backend 'torch'")
+        closures = []
+        for closure in inputs.closures:
+            closure = closure if closure.dtype == dtype else closure.to(dtype)
+            closures.append(closure if closure.stride(2) == 1 else closure.contiguous())
+        factor = self._ones[dtype] if factor is None else factor.to(dtype).contiguous()
+        return state.contiguous(), coefficients.to(dtype).contiguous(), factor, closures
 
     def _call(self, kind: Kind, inputs: Inputs, dt: float) -> Call:
         statics = inputs.statics
@@ -118,7 +115,7 @@ class FusedRunner:
             own = value is getattr(inputs.grid, symbol.name, None)
             kinds.append("grid" if own else static_kind(value, self.grid))
         compiled = self._for(tuple(kinds))
-        planes: dict[tuple[str, Any], Tensor] = {}
+        planes: dict[tuple[str, str], Tensor] = {}
         for info in compiled.plane_infos:
             value = statics[info.name] if info.kind == "static" else getattr(inputs.grid, info.name)
             planes[info.kind, info.name] = _plane(value, self.grid)
@@ -132,18 +129,18 @@ class FusedRunner:
             found = self._compiled[kinds] = Compiled(traced, self.grid, self.engine)
         return found
 
-    def _row_table(self, compiled: Compiled, statics: Mapping[str, Tensor]) -> np.ndarray[Any, Any]:
+    def _row_table(self, compiled: Compiled, statics: Mapping[str, Tensor]) -> RowTable:
         """Values per row in float64; made again only when a static is another tensor than the last time."""
-        infos = tuple(compiled.traced.rows)
+        infos = compiled.traced.rows
         given = [statics[i.name] for i in infos if i.kind == "static"]
-        known = self._rows.get(infos)
+        known = self._rows.get(id(compiled))
         if known is None or any(a is not b for a, b in zip(known[0], given, strict=True)):
             table = np.zeros((max(1, len(infos)), self.grid.ny))
             bound = self.grid.bind(torch.float64, "cpu")
             for k, info in enumerate(infos):
                 value = getattr(bound, info.name) if info.kind == "grid" else statics[info.name].detach()
                 table[k] = value.double().expand(self.grid.ny, 1)[:, 0].numpy()
-            known = self._rows[infos] = (given, table)
+            known = self._rows[id(compiled)] = (given, (table, table.ctypes.data))
         return known[1]
 
 

@@ -14,7 +14,7 @@ JOB = """
 #define ROW_OF(slot, y) (job->arrays[slot].p + b * job->arrays[slot].batch + (y) * job->arrays[slot].row)
 
 #define CHUNK 128            /* columns whose temporaries stay in the nearest cache */
-typedef struct { const Array *arrays; long ny, rows, blocks; const real *table, *sc; double *sums; } Job;
+typedef struct { const Array *arrays; long ny, rows, blocks; const vf *table, *sc; double *sums; } Job;
 
 INLINE void copy_row(real *restrict to, const real *restrict from)
 {
@@ -45,7 +45,7 @@ static void task{k}(const Job *job, long b, long r0, long r1, real *work, double
 {{
 #define IS_MINE(t) (source_y(t, ny) >= r0 && source_y(t, ny) < r1)
     const long ny = job->ny;
-    const real *sc = job->sc;
+    const vf *sc = job->sc;
     real *window = work, *buffers = work + WINDOW{k};
     real *buf = buffers + EDGE{k}, *spare = buffers + {buffers} * BUFFER{k};
     const real *in[{inputs}] = {{0}};
@@ -62,7 +62,7 @@ static void task{k}(const Job *job, long b, long r0, long r1, real *work, double
     for (long y = {first}; y < {last}; y++) {{
         if (!({needed})) continue;
         const int own = y >= r0 && y < r1;
-        const real *row = job->table + y * {rows};
+        const vf *row = job->table + y * {rows};
         double part[{parts}] = {{0}};
 {window}
 {loop}
@@ -77,10 +77,11 @@ static void task{k}(const Job *job, long b, long r0, long r1, real *work, double
         for (int o = 0; o < {outputs}; o++) {{
             if (out[o]) for (int lane = 0; lane < TAIL; lane++) tail_out[o][lane] = out[o][NXV + lane];
             edge_out[o] = tail_out[o];
+            for (int n = 0; n < o && n < {carried}; n++) if (out[n] == out[o]) edge_out[o] = edge_out[n];
         }}
         cells{k}(win + NXV, buf + NXV, edge_in, edge_out, row, sc, sign, mask, LANES, part);
         for (int o = 0; o < {outputs}; o++)
-            if (out[o]) for (int lane = 0; lane < TAIL; lane++) out[o][NXV + lane] = tail_out[o][lane];
+            if (out[o]) for (int lane = 0; lane < TAIL; lane++) out[o][NXV + lane] = edge_out[o][lane];
 #endif
 {folds}
 {sums}
@@ -127,15 +128,16 @@ static int run_all(const Job *job, int sweep, long tasks, int threads)
 """
 
 ENTRY = """
-int run(const Array *arrays, long batch, long ny, const double *coefficient, const double *factor, double dt,
+int run(const Array *arrays, long batch, long ny, const real *coefficient, const real *factor, double dt,
         const double *rows, double *gradients, int threads)
 {{
     const long blocks = (ny + {target} - 1) / {target}, tasks = batch * blocks;
-    real sc[{scalars}] = {{0}};
-    real *table = malloc(ny * {rows} * sizeof(real));
+    vf sc[{scalars}] = {{{{0}}}};
+    void *memory = malloc((ny * {rows} + 1) * sizeof(vf));
+    vf *table = (vf *)(((uintptr_t)memory + sizeof(vf) - 1) & ~(uintptr_t)(sizeof(vf) - 1));
     double *sums = calloc(tasks * {sums} + 1, sizeof(double));
     Job job = {{arrays, ny, (ny + blocks - 1) / blocks, blocks, table, sc, sums}};
-    int failed = !table || !sums;
+    int failed = !memory || !sums;
     if (!failed) {{
         slow_values(coefficient, factor, dt, rows, ny, sc, table);
         /* A sample in one block runs all its sweeps in one go, while it is in the cache. */
@@ -144,7 +146,7 @@ int run(const Array *arrays, long batch, long ny, const double *coefficient, con
 {writes}
     }}
     (void)gradients;
-    free(table);
+    free(memory);
     free(sums);
     return failed;
 }}

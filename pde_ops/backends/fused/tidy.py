@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from .ir import CELL, LITERAL, Graph, Node, reachable
+from .schedule import node_ranks
 
 __all__ = ["as_differences", "tidied"]
 
@@ -75,9 +76,9 @@ def _literal_terms(node: Node) -> dict[Node, float]:
     return {}
 
 
-def tidied(graph: Graph, roots: Sequence[Node]) -> list[Node]:
-    """Return the nodes of one inner loop in the form in which they are computed."""
-    return _share_products(graph, _Weights(graph, roots).run())
+def tidied(graph: Graph, roots: Sequence[Node], seeds: Sequence[int] = ()) -> list[Node]:
+    """Return the nodes of one sweep in the form in which they are computed; sums follow the order of the ``seeds``."""
+    return _share_products(graph, _Weights(graph, roots, seeds).run())
 
 
 def _is_unit(node: Node) -> bool:
@@ -93,10 +94,11 @@ def _uses(roots: Sequence[Node]) -> Counter[Node]:
 class _Weights:
     """Multiply outer weights into inner sums."""
 
-    def __init__(self, graph: Graph, roots: Sequence[Node]) -> None:
+    def __init__(self, graph: Graph, roots: Sequence[Node], seeds: Sequence[int]) -> None:
         self.graph = graph
         self.roots = roots
         self.uses = _uses(roots)
+        self.rank = node_ranks(roots, seeds)
         self.done: dict[Node, Node] = {}
 
     def run(self) -> list[Node]:
@@ -137,19 +139,23 @@ class _Weights:
             for argument in fast.args:
                 self.collect(argument, weight, weights)
             return
-        fast = self.done[fast]
         if fast.level < CELL:
             weight, fast = self.graph.mul(weight, fast), self.graph.one
         weights[fast] = self.graph.add(weights.get(fast, self.graph.zero), weight)
 
     def chain(self, weights: dict[Node, Node]) -> Node:
-        """Sum up, small weighted terms first: each rounds once, and a large value is added last."""
+        """Sum up in the order in which terms become known, at the end what has no weight: a large value comes last."""
         graph = self.graph
-        order = sorted(weights.items(), key=lambda item: _is_unit(item[1]) or item[0] is graph.one)
+
+        def place(item: tuple[Node, Node]) -> tuple[bool, int]:
+            fast, weight = item
+            return _is_unit(weight) or fast is graph.one, self.rank.get(fast, 0)
+
         total: Node | None = None
-        for fast, weight in order:
+        for fast, weight in sorted(weights.items(), key=place):
             if weight is graph.zero:
                 continue
+            fast = self.done.get(fast, fast)
             one = weight is graph.one
             term = weight if fast is graph.one else fast if one else graph.raw("mul", weight, fast)
             total = term if total is None else graph.raw("add", total, term)

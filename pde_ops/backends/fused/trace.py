@@ -86,6 +86,14 @@ class Traced:
             self.scalars.append(info)
         return self.graph.scalar(self.scalars.index(info))
 
+    def counts(self) -> dict[str, int]:
+        """Number of arrays that lie one behind the other, by kind."""
+        fields = len(self.outputs)
+        return {
+            **dict.fromkeys(("field", "output", "seed", "direct seed"), fields),
+            "stage": sum(len(stage) for stage in self.stages),
+        }
+
     def state(self) -> list[Node]:
         """The fields themselves."""
         return [self.graph.cell(self.array(ArrayInfo("field", k, f"field {k}"))) for k in range(len(self.outputs))]
