@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from fields.errors import DataError
 from fields.geometry import LocalMetric
 from fields.lift_methods import LIFT_METHODS, LiftSettings, StationLift
 from fields.profiles import PRIORS
-from fields.variables import STATE_VARIABLES, to_display
+from fields.progress import Tracker, Watcher
+from fields.variables import STATE_VARIABLES, display_unit, to_display
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,6 +48,13 @@ class CrossValidation:
     stations: int
     moments: int
     block_km: float | None
+
+    def rows(self) -> list[list[str]]:
+        """A table for people: variable, unit, and the error of each method."""
+        return [
+            [name, display_unit(name, difference=True), *(f"{error:.3f}" for error in by_method.values())]
+            for name, by_method in self.rmse.items()
+        ]
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """``{"t": {"idw": rmse, …}, …}``."""
@@ -105,7 +114,7 @@ def cross_validate(
     settings: LiftSettings | None = None,
     block_km: float | None = None,
     moments: int = MOMENTS,
-    progress: Callable[[str, int, int], None] | None = None,
+    watcher: Watcher | None = None,
 ) -> CrossValidation:
     """Score lift methods on a station dataset (SI, NaN = missing).
 
@@ -125,16 +134,16 @@ def cross_validate(
     station_pressure = ds.attrs.get("pressure_kind", "station") != "sea_level"
     rmse: dict[str, dict[str, float]] = {name: {} for name in values}
     bias: dict[str, dict[str, float]] = {name: {} for name in values}
+    tracker = Tracker(watcher)
     for method in methods:
         chosen = LiftSettings(method, settings.k, settings.power, settings.epsilon_m, settings.w_alt)
-        report = None if progress is None else (lambda done, total, m=method: progress(m, done, total))
         found = left_out_estimates(
             values,
             (lat, lon, alt),
             chosen,
             block_m=1e3 * (block_km or 0.0),
             station_pressure=station_pressure,
-            progress=report,
+            progress=partial(_tell, tracker, method),
         )
         for name, array in values.items():
             error = found[name].astype(np.float64) - array
@@ -147,3 +156,7 @@ def cross_validate(
             bias[name][method] = float(to_display(name, np.mean(error), difference=True))
     count = {name: int(np.isfinite(array).sum()) for name, array in values.items()}
     return CrossValidation(rmse, bias, count, len(lat), some.sizes["time"], block_km)
+
+
+def _tell(tracker: Tracker, method: str, done: int, total: int) -> None:
+    tracker(method, done, total, "stations")

@@ -163,11 +163,12 @@ class StationLift:
         )
         weights = SparseWeights(index, weight, len(lat), CoarseStandIn.of(here, there, excluded))
         low, high = float(alt.min()), float(alt.max())
+        reach = _within_reach(here, there, weights)
         return cls(
             settings,
             weights,
             Places(here[:, 0], here[:, 1], alt, alt),
-            Places(there[:, 0], there[:, 1], height, np.clip(height, low, high)),
+            Places(reach[:, 0], reach[:, 1], height, np.clip(height, low, high)),
             (low, high),
         )
 
@@ -191,3 +192,17 @@ class StationLift:
         return Means(
             {name: pair[0] for name, pair in lifted.items()}, {name: pair[1] for name, pair in lifted.items()}, {}
         )
+
+
+def _within_reach(here: NDArray[np.float64], there: NDArray[np.float64], weights: SparseWeights) -> NDArray[np.float64]:
+    """Where a target lies for a plane's horizontal slope: no farther from its neighbours' mean than they are spread.
+
+    Amid its neighbours a target stays where it is. Beyond the network the slope does not go on for ever.
+    """
+    share = weights.weight[..., None]
+    places = here[weights.index]
+    centre = (share * places).sum(axis=1)
+    spread = np.sqrt((share * (places - centre[:, None, :]) ** 2).sum(axis=(1, 2)))
+    away = there - centre
+    distance = np.hypot(away[:, 0], away[:, 1])
+    return centre + away * np.minimum(1.0, spread / np.maximum(distance, 1e-9))[:, None]

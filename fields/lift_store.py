@@ -59,6 +59,10 @@ class LiftSummary:
     empty_moments: int
     dropped_stations: tuple[str, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "path": str(self.path)}
+
 
 @dataclass(frozen=True, slots=True)
 class LiftJob:

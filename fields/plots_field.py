@@ -1,0 +1,231 @@
+"""A map of one moment of a field store: colours over shaded relief, wind arrows, stations, the coast.
+
+The field is read at every pixel with the pixel's own altitude, so that valleys and ridges show the lapse of the lift.
+Everything comes from the data at hand: the coast is where the relief leaves the sea.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from fields import atomic
+from fields.constants import earth_radius
+from fields.errors import UsageError
+from fields.sampling import FieldStore, Points
+from fields.terrain import Elevation
+from fields.variables import VARIABLES, display_unit, to_display
+
+__all__ = ["draw_field"]
+
+_COLOURS = {"t": "RdYlBu_r", "td": "BrBG", "rh": "YlGnBu", "p": "viridis", "psl": "viridis", "speed": "YlOrRd"}
+_INK, _FAINT = "#1d2733", "#51606e"
+# Pixels along the longer side of the map, and arrows along it.
+_PIXELS, _ARROWS = 480, 22
+_STEEPER = 15.0
+# The sea ends above this altitude; models without bathymetry have it at exactly 0.
+_SHORE = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Canvas:
+    """The pixels of a map: latitudes, longitudes [degrees], altitudes [m], and how far from stations (0 near, 1 far).
+
+    ``reach_km`` is the distance from a station at which the map begins to pale; ``blur`` [pixels] hides the facets of a
+    relief that is no finer than the grid.
+    """
+
+    lat: NDArray[np.float64]
+    lon: NDArray[np.float64]
+    alt: NDArray[np.float64]
+    far: NDArray[np.float64]
+    reach_km: float
+    blur: float
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """For matplotlib."""
+        return self.lon[0], self.lon[-1], self.lat[0], self.lat[-1]
+
+
+def draw_field(
+    fields: FieldStore,
+    output: str | os.PathLike[str],
+    *,
+    variable: str = "t",
+    at: str | None = None,
+    dem: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Draw one variable (``speed`` for that of the wind) at a moment as a PNG.
+
+    Parameters
+    ----------
+    at : the moment in words; None is the last of the record
+    dem : elevation model for the relief; without one that of the grid is drawn
+    """
+    known = (*fields.variables, *(("speed",) if {"u", "v"} <= set(fields.variables) else ()))
+    if variable not in known:
+        raise UsageError(f"no field `{variable}`; there are {', '.join(known)}", code="SPDE-D091", do="--variable t")
+    index = fields.moment(at)
+    canvas = _canvas(fields, None if dem is None else Elevation.open(Path(dem)))
+    shown, unit = _values(fields, canvas, variable, index)
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    ratio = 1.0 / np.cos(np.radians(canvas.lat.mean()))
+    width, height = np.ptp(canvas.lon), np.ptp(canvas.lat) * ratio
+    size = 6.6 / max(width, height)
+    with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": _FAINT, "text.color": _INK}):
+        figure = Figure(figsize=(width * size + 1.9, height * size + 1.25), dpi=160, layout="constrained")
+        axes = figure.add_subplot()
+        _draw_values(figure, axes, canvas, shown, variable, unit)
+        _draw_coast(axes, canvas)
+        _draw_wind(axes, fields, index, ratio)
+        lat, lon = (fields.ds[f"station_{name}"].values for name in ("lat", "lon"))
+        axes.plot(_near(lon, canvas), lat, "o", ms=3.2, mfc="white", mec=_INK, mew=0.7, zorder=5)
+        _finish(axes, fields, canvas, variable, index, ratio)
+        target = Path(output)
+        atomic.write_probe(target.parent)
+        scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            with atomic.machine_faults(target):
+                figure.savefig(scratch, format="png")
+                os.replace(scratch, target)
+        finally:
+            scratch.unlink(missing_ok=True)
+    return target
+
+
+def _canvas(fields: FieldStore, model: Elevation | None) -> _Canvas:
+    grid = fields.grid
+    span = max(grid.north - grid.south, grid.east - grid.west)
+    rows = max(2, round(_PIXELS * (grid.north - grid.south) / span))
+    columns = max(2, round(_PIXELS * (grid.east - grid.west) / span))
+    lat, lon = np.linspace(grid.south, grid.north, rows), np.linspace(grid.west, grid.east, columns)
+    every = np.meshgrid(lat, lon, indexing="ij")
+    if model is None:
+        places = Points((), every[0].ravel(), every[1].ravel(), np.full(every[0].size, np.nan))
+        altitude, blur = fields.readout(places).places.z, 0.5 * rows / grid.height
+    else:
+        altitude, blur = model.at(every[0].ravel(), every[1].ravel()), 0.7
+    stations = grid.metric.xy(*(fields.ds[f"station_{name}"].values for name in ("lat", "lon")))
+    tree = cKDTree(stations)
+    gaps = tree.query(stations, k=min(2, len(stations)))[0].reshape(len(stations), -1)[:, -1]
+    reach = max(3.0 * float(np.median(gaps)), grid.dy)
+    distance = tree.query(grid.metric.xy(every[0].ravel(), every[1].ravel()))[0].reshape(rows, columns)
+    far = np.clip(distance / reach - 1.0, 0.0, 1.0)
+    return _Canvas(lat, lon, np.asarray(altitude).reshape(rows, columns), far, reach / 1e3, blur)
+
+
+def _values(fields: FieldStore, canvas: _Canvas, variable: str, index: int) -> tuple[NDArray[np.float64], str]:
+    lat, lon = np.meshgrid(canvas.lat, canvas.lon, indexing="ij")
+    readout = fields.readout(Points((), lat.ravel(), lon.ravel(), canvas.alt.ravel()))
+    names = ("u", "v") if variable == "speed" else (variable,)
+    read = fields.read(readout, slice(index, index + 1), names)
+    if variable == "speed":
+        return np.hypot(read["u"], read["v"]).reshape(canvas.alt.shape).astype(float), "m/s"
+    shown = to_display(variable, read[variable].astype(np.float64)).reshape(canvas.alt.shape)
+    return shown, display_unit(variable).replace("degC", "°C")
+
+
+def _draw_values(figure: Any, axes: Any, canvas: _Canvas, shown: Any, variable: str, unit: str) -> None:
+    from matplotlib import colormaps
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    finite = shown[np.isfinite(shown)]
+    low, high = (0.0, 1.0) if not finite.size else np.percentile(finite, [0.5, 99.5])
+    if variable in ("u", "v"):
+        high = max(abs(low), abs(high), 1.0)
+        low = -high
+    if high - low < 1e-6:
+        low, high = low - 0.5, high + 0.5
+    scale, colours = Normalize(low, high), colormaps[_COLOURS.get(variable, "RdBu_r")]
+    picture = colours(scale(np.where(np.isfinite(shown), shown, np.nan)))
+    # Slopes that face the light pale, the others darken; level ground keeps the colour of the scale.
+    lit = _light(canvas)[..., None]
+    shaded = picture[..., :3] * (1.0 + np.minimum(lit, 0.0)) + (1.0 - picture[..., :3]) * np.maximum(lit, 0.0)
+    shaded += (1.0 - shaded) * 0.6 * canvas.far[..., None]
+    shaded = np.concatenate([shaded, picture[..., 3:]], axis=-1)
+    axes.set_facecolor("#e9ecef")
+    axes.imshow(shaded, origin="lower", extent=canvas.extent, interpolation="bilinear", aspect="auto", zorder=1)
+    bar = figure.colorbar(ScalarMappable(scale, colours), ax=axes, fraction=0.045, pad=0.015, aspect=32)
+    bar.set_label(f"{_title(variable)} [{unit}]")
+    bar.outline.set_linewidth(0.4)
+
+
+def _light(canvas: _Canvas) -> NDArray[np.float64]:
+    """Light from the north-west on the relief, made steeper for the eye: 0 on level ground, within ±0.35."""
+    from scipy.ndimage import gaussian_filter
+
+    pixel = np.radians(canvas.lat[1] - canvas.lat[0]) * earth_radius
+    relief = gaussian_filter(canvas.alt, canvas.blur, mode="nearest") * _STEEPER
+    north, east = np.gradient(relief, pixel)
+    sun = np.sin(np.radians(45.0))
+    # The sun stands half-way up in the north-west: its direction is (-1/2, 1/2, sun).
+    lit = (0.5 * east - 0.5 * north + sun) / np.sqrt(1.0 + east**2 + north**2)
+    return np.clip(0.8 * (lit - sun), -0.35, 0.35)
+
+
+def _draw_coast(axes: Any, canvas: _Canvas) -> None:
+    if canvas.alt.min() < _SHORE < canvas.alt.max():
+        axes.contour(canvas.lon, canvas.lat, canvas.alt, levels=[_SHORE], colors=_INK, linewidths=0.9, zorder=3)
+
+
+def _draw_wind(axes: Any, fields: FieldStore, index: int, ratio: float) -> None:
+    if not {"u", "v"} <= set(fields.variables):
+        return
+    grid = fields.grid
+    wind = fields.ds[["u", "v"]].isel(time=index).load()
+    step = max(1, round(max(grid.shape) / _ARROWS))
+    rows, columns = slice(step // 2, None, step), slice(step // 2, None, step)
+    u, v = wind["u"].values[rows, columns], wind["v"].values[rows, columns]
+    speed = np.hypot(u, v)
+    typical = float(np.nanpercentile(speed, 90)) if np.isfinite(speed).any() else 1.0
+    usual = max(1.0, float(np.round(typical)))
+    # Of the usual strength an arrow spans the distance to its neighbour.
+    length = (grid.lon[1] - grid.lon[0]) * step
+    arrows = axes.quiver(
+        grid.lon[columns], grid.lat[rows], u, v, scale=usual / length, scale_units="x", width=0.0022,
+        headwidth=4, headlength=4.5, color=_INK, alpha=0.85, zorder=4,
+    )  # fmt: skip
+    axes.quiverkey(arrows, 0.93, 1.02, usual, f"{usual:.0f} m/s", labelpos="W", coordinates="axes", color=_INK)
+
+
+def _finish(axes: Any, fields: FieldStore, canvas: _Canvas, variable: str, index: int, ratio: float) -> None:
+    stamp = str(fields.ds["time"].values[index])[:16].replace("T", " ")
+    count = fields.ds.sizes["station"]
+    axes.set_title(f"{_title(variable)}   {stamp} UTC", loc="left", fontsize=11, pad=18, color=_INK)
+    method = fields.ds.attrs.get("method", "")
+    note = f"{count} stations, {method} lift on {fields.grid.height} × {fields.grid.width} cells"
+    if canvas.far.any():
+        note += f"; pale beyond {canvas.reach_km:.0f} km from a station"
+    axes.text(0, 1.012, note, transform=axes.transAxes, fontsize=8, color=_FAINT, va="bottom")
+    axes.set_aspect(ratio)
+    axes.set_xlim(canvas.lon[0], canvas.lon[-1])
+    axes.set_ylim(canvas.lat[0], canvas.lat[-1])
+    axes.xaxis.set_major_formatter(lambda x, _: _degrees((x + 180.0) % 360.0 - 180.0, "EW"))
+    axes.yaxis.set_major_formatter(lambda y, _: _degrees(y, "NS"))
+    axes.tick_params(length=3, color=_FAINT, labelcolor=_FAINT, labelsize=8)
+    for side in axes.spines.values():
+        side.set_linewidth(0.6)
+
+
+def _degrees(value: float, letters: str) -> str:
+    letter = "" if abs(value) < 1e-9 else letters[0] if value > 0 else letters[1]
+    return f"{abs(value):g}°{letter}"
+
+
+def _near(lon: NDArray[np.float64], canvas: _Canvas) -> NDArray[np.float64]:
+    middle = (canvas.lon[0] + canvas.lon[-1]) / 2.0
+    return middle + (lon - middle + 180.0) % 360.0 - 180.0
+
+
+def _title(variable: str) -> str:
+    return "Wind speed" if variable == "speed" else VARIABLES[variable].long_name
