@@ -2,8 +2,8 @@
 
 The tests run from the crude to the fine, and what fails one does not take part in the next: range, step,
 persistence, then the neighbours: single values (buddy), and departures that last (drift). A station whose pressure
-and another variable leave its neighbours together stands somewhere else than it says; all it reports in that time
-is flagged.
+and another variable leave its neighbours together stands somewhere else than it says, and so do two stations whose
+pressures leave theirs by equal and opposite amounts; all that they report in that time is flagged.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .quality_flags import MASKING, Flag, flag_attributes
 from .quality_tests import (
     block_means,
     drift_ratio,
+    exchanged,
     fails_buddy,
     fails_persistence,
     fails_range,
@@ -208,20 +209,23 @@ def _alone(name: str, clean: dict[str, Array], flags: Array, calm: Array | None,
 
 def _together(clean: dict[str, Array], flags: dict[str, Array], setting: _Setting) -> None:
     """Tests against the neighbours."""
-    ratios = {}
+    ratios, pressure = {}, None
     for name, values in clean.items():
         left = residual(values, setting.neighbours, setting.phases)
         _mark(flags[name], values, fails_buddy(left, VARIABLES[name], setting.phases), Flag.BUDDY)
         ratios[name] = drift_ratio(left, VARIABLES[name].noise, setting.hours)
+        if name == "p":
+            pressure = left
     if "u" in clean and "v" in clean:
         ratios["ff"] = _speed_ratio(np.hypot(clean["u"], clean["v"]), setting)
         for name in ("u", "v"):
             _mark(flags[name], clean[name], ratios["ff"] > 1, Flag.DRIFT)
     for name, values in clean.items():
         _mark(flags[name], values, ratios[name] > 1, Flag.DRIFT)
-    if "p" in ratios:
-        others = [ratio for name, ratio in ratios.items() if name != "p"]
+    others = [ratio for name, ratio in ratios.items() if name != "p"]
+    if pressure is not None and others:
         moved = (ratios["p"] > 1) & (np.max(others, axis=0) > _CONFIRMS)
+        moved |= exchanged(pressure, ratios["p"], setting.hours)
         for name, values in clean.items():
             _mark(flags[name], values, moved, Flag.DRIFT)
 

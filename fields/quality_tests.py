@@ -13,7 +13,16 @@ import numpy as np
 from .robust import SIGMA, medians, rolling_median, spread
 from .variables import Variable
 
-__all__ = ["block_means", "drift_ratio", "fails_buddy", "fails_persistence", "fails_range", "fails_step", "scale_ratio"]
+__all__ = [
+    "block_means",
+    "drift_ratio",
+    "exchanged",
+    "fails_buddy",
+    "fails_persistence",
+    "fails_range",
+    "fails_step",
+    "scale_ratio",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,6 +41,9 @@ SCALE_WINDOWS = (36, 180, 350)
 SCALE_SPREADS = 3.2
 LOSS_SPREADS = 12.0
 SCALE_FLOOR = 0.08
+# Two stations are taken for exchanged when both exceed the drift limit this many times, and agree to this share.
+_FAR = 3.0
+_ALIKE = 0.15
 _BLOCK_HOURS = 12
 _CHANCE = 1e-7  # of a natural run as long as the limit
 _CALM_FACTOR = 14.0  # calm air and fog may last this much longer than other values
@@ -106,6 +118,23 @@ def scale_ratio(residual: Array, rows: int, step_hours: float) -> Array:
                 ratio = np.fmax(ratio, rolled / (SCALE_SPREADS * usual))
                 ratio = np.fmax(ratio, -rolled / (LOSS_SPREADS * usual))
     return np.repeat(ratio, size, axis=0)[:rows]
+
+
+def exchanged(residual: Array, ratio: Array, step_hours: float) -> Array:
+    """Where the pressures of two stations leave their neighbours by equal and opposite amounts, far beyond the limit.
+
+    Two records under each other's name differ by the weight of the air between their altitudes, one up, one down.
+    """
+    size = rows_of_block(step_hours)
+    blocks = medians(_in_blocks(residual, size))
+    far = _in_blocks(ratio, size).max(axis=0, initial=0.0, where=np.isfinite(_in_blocks(ratio, size))) > _FAR
+    found = np.zeros(blocks.shape, bool)
+    for row in np.flatnonzero(far.sum(axis=1) > 1):
+        stations = np.flatnonzero(far[row] & np.isfinite(blocks[row]))
+        value = blocks[row, stations]
+        alike = np.abs(value[:, None] + value) < _ALIKE * np.abs(value)
+        found[row, stations] = alike.any(axis=1)
+    return np.repeat(found, size, axis=0)[: residual.shape[0]]
 
 
 def rows_of_block(step_hours: float) -> int:
