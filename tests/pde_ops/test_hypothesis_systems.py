@@ -10,7 +10,9 @@ import torch
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from pde_ops import Field, Grid2D, PDESystem, Static, operators
+from pde_ops import Field, Grid2D, PDESystem, Static, backends, operators
+from pde_ops.backends import Inputs
+from pde_ops.backends.eager import EagerRunner
 from pde_ops.testing.strategies import DrawnSystem, systems, worst_difference
 
 pytestmark = pytest.mark.skipif(
@@ -46,6 +48,31 @@ def test_fused_equals_torch_on_drawn_systems(drawn: DrawnSystem, dtype: torch.dt
 @given(systems(), DTYPES, STEPS)
 def test_fused_equals_torch_on_many_drawn_systems(drawn: DrawnSystem, dtype: torch.dtype, dt: float | None) -> None:
     agree(drawn, dtype, dt)
+
+
+@settings(max_examples=60)
+@given(systems())
+def test_drawn_systems_run_and_are_finite(drawn: DrawnSystem) -> None:
+    tendency = drawn.system.compile(drawn.grid, statics=drawn.statics()).double()
+    result = tendency(drawn.state(), drawn.closures())
+    assert result.shape == drawn.state().shape and torch.isfinite(result).all()
+    assert any(True for _ in drawn.system.calls())
+
+
+class Doubled(EagerRunner):
+    """A backend that is wrong."""
+
+    def tendency(self, inputs: Inputs) -> torch.Tensor:
+        return 2.0 * super().tendency(inputs)
+
+
+@settings(max_examples=10)
+@given(drawn=systems(names=["laplacian", "friction", "advection"], max_fields=2))
+def test_a_backend_that_is_wrong_is_noticed(drawn: DrawnSystem) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backends, "BACKENDS", {**backends.BACKENDS, "doubled": f"{__name__}:Doubled"})
+        assert worst_difference(drawn, "doubled") > 0.1
+    assert worst_difference(drawn, "torch") == 0.0
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])

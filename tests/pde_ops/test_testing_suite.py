@@ -26,6 +26,8 @@ from pde_ops.testing import (
     observed_order,
     scheme_errors,
 )
+from pde_ops.testing.backend_checks import check_fused
+from pde_ops.testing.results import CheckFailure
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -275,6 +277,21 @@ def test_a_body_that_raises_is_a_finding_and_does_not_stop_the_suite(declare: Ca
     results = check_operator(declare(refuses), borders=("periodic",), fused=False)
     assert any("raised ValueError: not today" in r.detail for r in results if not r.passed)
     assert any(r.passed and r.check == "documentation" for r in results)
+
+
+def test_a_fused_kernel_that_computes_something_else_is_caught(declare: Callable[..., Operator]) -> None:
+    def two_faced(a: Any, *, grid: Any) -> Any:
+        return ddx(a, grid) if isinstance(a, torch.Tensor) else 2.0 * ddx(a, grid)
+
+    with pytest.raises(CheckFailure, match="fused and torch differ by"):
+        check_fused(declare(two_faced), "periodic")
+
+
+def test_an_operator_without_a_fused_form_is_skipped_with_the_reason(declare: Callable[..., Operator]) -> None:
+    record = declare(lambda a, *, grid: a.cumsum(-1) / grid.dx)
+    results = {r.check: r for r in check_operator(record, borders=(), fused=True)}
+    skipped = results["fused [periodic]"]
+    assert skipped.passed and skipped.skipped and "has no fused form" in skipped.detail
 
 
 def test_assert_operator_names_every_failed_check(declare: Callable[..., Operator]) -> None:
