@@ -21,6 +21,7 @@ from .ir import CELL, Node, reachable
 __all__ = ["Loop", "loops", "node_ranks"]
 
 TRANSCENDENTAL = ("exp", "log", "tanh", "sin", "cos")
+CONDITIONS = ("lt", "le", "eq", "and", "or", "not")
 COMFORTABLE = 48  # operations of a loop beyond which registers run short
 PER_LOOP = 6.0  # cost of a loop of its own, in operations
 PER_SPILL = 0.7  # cost of each operation beyond the comfortable number
@@ -56,7 +57,12 @@ def loops(roots: Sequence[Node], seeds: Sequence[int]) -> list[Loop]:
     for node in parts:
         for argument in node.args:
             last_use[argument] = max(last_use.get(argument, 0), rank[node])
-    crossing = [n for n in parts if last_use.get(n, 0) > rank[n] and (n in depths or not _is_cheap(n, depths))]
+    for node in reversed(parts):
+        if node.op in CONDITIONS:  # a mask is no number to keep: its operands are kept and it is compared again
+            for argument in node.args:
+                last_use[argument] = max(last_use.get(argument, 0), last_use.get(node, 0))
+    lasting = [n for n in parts if last_use.get(n, 0) > rank[n] and n.op not in CONDITIONS]
+    crossing = [n for n in lasting if n in depths or not _is_cheap(n, depths)]
     work = Counter(rank[n] - passes for n in parts if n.args)
     spans = [(rank[n] - passes, last_use[n] - passes) for n in crossing]
     cuts = _cuts(max(rank.values(), default=0) + 1 - passes, work, spans)
