@@ -1,7 +1,7 @@
 """A comparable five-field Euler step in py-pde, with its numba backend.
 
-py-pde has no upwind differences, closures or gradients: central differences take their place, the sources are
-constants, the plane is flat and the numbers are float64. All but the last makes its step cheaper than ours.
+Upwind transport is written with its one-sided differences. It has no closures and no gradients: the sources are
+constants, the plane is flat and the numbers are float64. Compiling takes minutes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def _excess(q: np.ndarray, theta: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 def _equations() -> dict[str, str]:
     def transport(a: str) -> str:
-        return f"kappa * laplace({a}) - u * d_dx({a}) - v * d_dy({a})"
+        along_x = f"heaviside(u, 0) * u * d_dx_backward({a}) + heaviside(-u, 0) * u * d_dx_forward({a})"
+        along_y = f"heaviside(v, 0) * v * d_dy_backward({a}) + heaviside(-v, 0) * v * d_dy_forward({a})"
+        return f"kappa * laplace({a}) - ({along_x}) - ({along_y})"
 
     return {
         "u": f"{transport('u')} + f * v - r_m * u",
