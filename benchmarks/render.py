@@ -108,7 +108,7 @@ def _thermo(thermo: dict[str, Any]) -> str:
 
 
 def _number(values: dict[str, float] | None, size: str) -> str:
-    return "not measured" if values is None else f"{values[size]:.1f}"
+    return f"{values[size]:.1f}" if values is not None and size in values else "not measured"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 
 __all__ = ["interleaved"]
 
-SHORTEST = 2e-3  # s; shorter calls are repeated inside a round, so that the clock's grain does not matter
+SHORTEST = 5e-3  # s; shorter calls are repeated inside a round, so that the clock's grain does not matter
 
 
 def interleaved(variants: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
