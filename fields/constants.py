@@ -10,6 +10,7 @@ from typing import Final
 
 __all__ = [
     "L_v0",
+    "Omega",
     "R_d",
     "R_v",
     "T_standard",
@@ -32,6 +33,7 @@ R_d: Final = _R / _M_d  # J/kg/K, gas constant of dry air
 epsilon: Final = 18.015268 / 28.96546e-3 * 1e-3  # kg/kg, IAPWS (2001) over Picard et al. (2008), M_v / M_d
 R_v: Final = _R / 18.015268 * 1e3  # J/kg/K, gas constant of water vapour
 g: Final = 9.80665  # m/s**2, CODATA 2018, standard acceleration of gravity
+Omega: Final = 7292115e-11  # 1/s, Moritz (2000), GRS 80, angular velocity of the Earth
 earth_radius: Final = 6371008.7714  # m, Moritz (2000), GRS 80, mean radius
 
 e_s0: Final = 611.2  # Pa, Bolton (1980), Eq. 10, saturation vapour pressure at 0 degC

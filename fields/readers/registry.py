@@ -44,6 +44,7 @@ _OWN = {
     "arrays": "fields.readers.arrays",
     "dataset": "fields.readers.dataset",
     "table": "fields.readers.table",
+    "synthetic": "fields.readers.synthetic",
 }
 _loaded: dict[str, Reader] = {}
 _broken: set[str] = set()
