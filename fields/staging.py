@@ -31,6 +31,7 @@ from .manifest import MANIFEST, Manifest, file_entry
 __all__ = ["BlockWriter", "Region", "StagedStore"]
 
 log = logging.getLogger(__name__)
+_PREPARED = "prepared"
 
 Region = Mapping[str, slice]
 
@@ -360,10 +361,18 @@ def take_lock(folder: Path) -> Any:
     return lock
 
 
+def mark_prepared(folder: Path) -> None:
+    """Say that all arrays are made and only blocks are to come."""
+    atomic.fsync_tree(folder / "data")
+    atomic.write_file(folder / _PREPARED, b"")
+
+
 def reopen(folder: Path, description: str) -> bool:
     """Whether a scratch folder left by a killed writer holds the same content; mends what the kill tore."""
     made = atomic.read_json(folder / "owner.json")
     if not isinstance(made, dict) or made.get("description") != description:
+        return False
+    if not (folder / _PREPARED).exists():  # killed while the arrays were being made
         return False
     data = folder / "data"
     for name in (MANIFEST, "zarr.json"):

@@ -90,6 +90,7 @@ def create(
     if not resumed:
         with atomic.machine_faults(target):
             _write_fixed(folder / "data", template, layouts)
+            staging.mark_prepared(folder)
     attrs = {**_plain(template.attrs), "Conventions": "CF-1.11", "schema_version": SCHEMA_VERSION}
     return StagedStore(
         target, folder, layouts, attrs, kind=kind, names=tuple(map(str, template.variables)),
