@@ -6,9 +6,11 @@ given) alike, on numpy and torch arrays alike: all that differs is how means are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from fields.constants import T_standard, lapse_standard
 from fields.profiles import PRIORS, Array, Places, Plane, fit_plane, reduced, restored
@@ -25,6 +27,23 @@ class Means:
     values: dict[str, Array]
     coverage: dict[str, Array]
     planes: dict[str, Plane]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Means]) -> Means:
+        """Parts of a record, one after the other along the first axis (numpy)."""
+        if len(parts) == 1:
+            return parts[0]
+        slopes = ("level", "along_x", "along_y", "along_z")
+        return cls(
+            {name: np.concatenate([part.values[name] for part in parts]) for name in parts[0].values},
+            {name: np.concatenate([part.coverage[name] for part in parts]) for name in parts[0].coverage},
+            {
+                name: Plane(
+                    *(np.concatenate([getattr(part.planes[name], slope) for part in parts]) for slope in slopes)
+                )
+                for name in parts[0].planes
+            },
+        )
 
 
 def detrended_means(

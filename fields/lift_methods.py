@@ -31,6 +31,7 @@ __all__ = ["LIFT_METHODS", "PAPER_W_ALT", "LiftMethod", "LiftSettings", "Station
 # paper silent: the unit of w_alt = 5. Only with horizontal distance in kilometres and altitude in metres does it
 # have an effect (design decision "w_alt"); in equal units it is 5000.
 PAPER_W_ALT = "5 km/m"
+_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class StationLift:
         # paper silent: N(m). "Select a neighbouring set and compute the distance" is read as two steps: nearest on
         # the map first, so that a far summit of the cell's altitude is no neighbour (design decision "neighbours").
         index = nearest(here, there, k, excluded=excluded)
-        square = ((there[:, None, :] - here[index]) ** 2).sum(axis=-1)
+        square = sum((there[:, None, axis] - here[index, axis]) ** 2 for axis in (0, 1))
         if method.uses_altitude:
             square = square + (settings.w_alt * (height[:, None] - alt[index])) ** 2
         distance = np.sqrt(square)
@@ -161,9 +162,9 @@ class StationLift:
         weight = inverse_distance_weights(
             distance, epsilon_m=settings.epsilon_m, power=settings.power, exact=method.exact
         )
-        weights = SparseWeights(index, weight, len(lat), CoarseStandIn.of(here, there, excluded))
+        weights = SparseWeights(index, weight, len(lat), CoarseStandIn(here, there, excluded))
         low, high = float(alt.min()), float(alt.max())
-        reach = _within_reach(here, there, weights)
+        reach = _within_reach(here, there, weights) if method.detrends else there
         return cls(
             settings,
             weights,
@@ -175,22 +176,31 @@ class StationLift:
     def to_targets(self, chosen: slice) -> StationLift:
         """The same lift to some of its targets."""
         weights, targets = self.weights, self.targets
-        coarse = weights.stand_in
-        if coarse is not None:
-            coarse = CoarseStandIn(coarse.neighbourhood[chosen], coarse.weight)
+        coarse = None if weights.stand_in is None else weights.stand_in.of_targets(chosen)
         some = SparseWeights(weights.index[chosen], weights.weight[chosen], weights.sources, coarse)
         places = Places(targets.x[chosen], targets.y[chosen], targets.z[chosen], targets.known_z[chosen])
         return StationLift(self.settings, some, self.stations, places, self.altitude_range)
 
     def __call__(self, values: Mapping[str, NDArray[Any]], *, station_pressure: bool = True) -> Means:
         """Lift variables ``[..., station]`` (SI, NaN = missing) to ``[..., target]`` with their coverage."""
-        if LIFT_METHODS[self.settings.method].detrends:
-            return detrended_means(
-                values, self.weights.apply, self.stations, self.targets, xp=np, station_pressure=station_pressure
-            )
-        lifted = {name: self.weights.apply(array) for name, array in values.items()}
-        return Means(
-            {name: pair[0] for name, pair in lifted.items()}, {name: pair[1] for name, pair in lifted.items()}, {}
+        if not LIFT_METHODS[self.settings.method].detrends:
+            lifted = {name: self.weights.apply(array) for name, array in values.items()}
+            return Means({k: pair[0] for k, pair in lifted.items()}, {k: pair[1] for k, pair in lifted.items()}, {})
+        rows = next(iter(values.values())).shape[:-1]
+        pieces = [slice(i, i + _ROWS) for i in range(0, max(rows[0], 1), _ROWS)] if rows else [...]
+        # Moments are independent: taken a few at a time, what lies between observations and fields stays in the cache.
+        return Means.joined(
+            [
+                detrended_means(
+                    {name: array[piece] for name, array in values.items()},
+                    self.weights.apply,
+                    self.stations,
+                    self.targets,
+                    xp=np,
+                    station_pressure=station_pressure,
+                )
+                for piece in pieces
+            ]
         )
 
 

@@ -1,8 +1,7 @@
-"""The nearest stations of each target, in metres.
+"""The nearest stations of each target on the map, in metres.
 
-Places are points of a metric space: two columns (east, north) or three, the third being altitude already
-multiplied by its weight. Which stations are a cell's neighbours and how they are weighted are separate questions:
-the paper first selects a neighbouring set and then computes the terrain-aware distance within it.
+Which stations are a cell's neighbours and how they are weighted are separate questions: the paper first selects a
+neighbouring set and then computes the terrain-aware distance within it.
 """
 
 from __future__ import annotations
@@ -18,6 +17,9 @@ from fields.errors import DataError
 __all__ = ["nearest", "usable_neighbours"]
 
 logger = logging.getLogger(__name__)
+
+# Stations in one bin of the plane beyond which a tree is faster.
+_CROWDED = 64
 
 
 def usable_neighbours(k: int, stations: int) -> int:
@@ -46,15 +48,12 @@ def nearest(
 
     Parameters
     ----------
-    stations, targets : metres, ``[station, axis]`` and ``[target, axis]``
+    stations, targets : metres, ``[station, 2]`` and ``[target, 2]``
     excluded : ``[target, station]``; stations that a target may not use, as in cross-validation. Where fewer than
         ``k`` are left, excluded ones come last: the caller gives them no weight
     """
     if excluded is None:
-        # The tree answers k > n with the index n, which is out of range: `k` is bounded here, not by the caller.
-        k = min(k, len(stations))
-        _, index = cKDTree(stations, balanced_tree=False).query(targets, k=k)
-        return np.asarray(index, dtype=np.int32).reshape(len(targets), k)
+        return _nearest_of_all(stations, targets, min(k, len(stations)))
     k = min(k, max(int((~excluded).sum(axis=1).max()), 1))
     index = np.empty((len(targets), k), dtype=np.int32)
     for m, (target, barred) in enumerate(zip(targets, excluded)):
@@ -62,3 +61,15 @@ def nearest(
         square[barred] = np.inf
         index[m] = np.argsort(square, kind="stable")[:k]
     return index
+
+
+def _nearest_of_all(stations: NDArray[np.float64], targets: NDArray[np.float64], k: int) -> NDArray[np.int32]:
+    from fields.neighbor_kernel import fullest_bin, nearest_on_plane, sort_into_bins
+
+    bins = sort_into_bins(stations)
+    if fullest_bin(bins[-2]) <= _CROWDED:
+        chosen: NDArray[np.int32] = nearest_on_plane(stations, targets, k, *bins)
+        return chosen
+    # Asked for more neighbours than there are, the tree would answer with an index out of range: `k` is bounded above.
+    _, index = cKDTree(stations, balanced_tree=False).query(targets, k=k)
+    return np.asarray(index, dtype=np.int32).reshape(len(targets), k)

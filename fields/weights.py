@@ -15,6 +15,7 @@ The arrays here are numpy; `fields.lift` has the same operation as a torch modul
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,36 +35,50 @@ _FEW_ROWS = 12
 _COARSE, _COARSE_POWER = 8, 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class CoarseStandIn:
-    """For each target its neighbourhood ``[target]``, for each neighbourhood weights of all stations."""
+    """What answers for targets whose neighbours are all missing; made only when it is asked.
 
-    neighbourhood: NDArray[np.int32]
-    weight: NDArray[np.float64]
+    ``neighbourhood`` is the one of each target ``[target]``; ``weight`` are those of all stations in each neighbourhood
+    ``[neighbourhood, station]``. The partition of the targets' extent is even; with exclusions each target is alone.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         stations: NDArray[np.float64],
         targets: NDArray[np.float64],
         excluded: NDArray[np.bool_] | None = None,
-    ) -> CoarseStandIn:
-        """Neighbourhoods of an even partition of the targets' extent; with exclusions each target has its own."""
-        if excluded is None:
-            low, extent = targets.min(axis=0), np.maximum(np.ptp(targets, axis=0), 1.0)
-            cell = np.minimum((targets - low) / extent * _COARSE, _COARSE - 1).astype(np.int64)
-            _, group = np.unique(cell[:, 0] * _COARSE + cell[:, 1], return_inverse=True)
-            size = np.bincount(group)
-            centre = np.stack([np.bincount(group, targets[:, axis]) / size for axis in (0, 1)], axis=1)
-        else:
-            group, centre = np.arange(len(targets)), targets[:, :2]
-        distance = np.linalg.norm(centre[:, None, :] - stations[None, :, :2], axis=-1)
+    ) -> None:
+        self._stations, self._targets, self._excluded = stations, targets, excluded
+
+    @cached_property
+    def neighbourhood(self) -> NDArray[np.int32]:
+        """Number of each target's neighbourhood."""
+        targets = self._targets
+        if self._excluded is not None:
+            return np.arange(len(targets), dtype=np.int32)
+        low, extent = targets.min(axis=0), np.maximum(np.ptp(targets, axis=0), 1.0)
+        cell = np.minimum((targets - low) / extent * _COARSE, _COARSE - 1).astype(np.int64)
+        _, group = np.unique(cell[:, 0] * _COARSE + cell[:, 1], return_inverse=True)
+        return group.astype(np.int32)
+
+    @cached_property
+    def weight(self) -> NDArray[np.float64]:
+        """Weights of the stations at the centre of each neighbourhood; each row sums to one."""
+        group, targets = self.neighbourhood, self._targets
+        size = np.bincount(group)
+        centre = np.stack([np.bincount(group, targets[:, axis]) / size for axis in (0, 1)], axis=1)
+        distance = np.hypot(*(centre[:, None, axis] - self._stations[None, :, axis] for axis in (0, 1)))
         scale = max(float(np.median(distance)), 1.0)
         weight = (distance / scale + 1e-3) ** -_COARSE_POWER
-        if excluded is not None:
-            weight[excluded] = 0.0
+        if self._excluded is not None:
+            weight[self._excluded] = 0.0
         whole = weight.sum(axis=1, keepdims=True)
-        return cls(group.astype(np.int32), np.divide(weight, whole, out=np.zeros_like(weight), where=whole > 0))
+        return np.divide(weight, whole, out=np.zeros_like(weight), where=whole > 0)
+
+    def of_targets(self, chosen: slice) -> CoarseStandIn:
+        """The stand-in of some of the targets."""
+        excluded = None if self._excluded is None else self._excluded[chosen]
+        return CoarseStandIn(self._stations, self._targets[chosen], excluded)
 
     def fill(self, x: NDArray[Any], out: NDArray[Any]) -> None:
         """Replace the NaN of ``out[row, target]`` in rows where a station is there."""
@@ -103,13 +118,16 @@ class SparseWeights:
         """Neighbours of each target."""
         return self.index.shape[1]
 
-    def apply(self, values: NDArray[Any], *, coverage: bool = True) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    def apply(
+        self, values: NDArray[Any], *, coverage: bool = True, out: NDArray[Any] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """Weighted means at the targets, and the share of the weight behind each.
 
         Parameters
         ----------
         values : ``[..., source]``, float32 or float64, NaN = missing
         coverage : whether the share is wanted; without it the second item is None
+        out : where to write the means: contiguous, in shape and type what is returned
 
         Returns
         -------
@@ -119,16 +137,20 @@ class SparseWeights:
 
         rows = self._rows(values, self.sources)
         lead = values.shape[:-1]
-        out = np.empty((len(rows), self.targets), rows.dtype)
-        cover = np.empty_like(out if coverage else out[:0, :0])
+        shape = (*lead, self.targets)
+        if out is None:
+            out = np.empty(shape, rows.dtype)
+        elif out.shape != shape or out.dtype != rows.dtype or not out.flags.c_contiguous:
+            raise ValueError(f"`out` must be a contiguous {rows.dtype} array of shape {shape}")
+        means = out.reshape(len(rows), self.targets)
+        cover = np.empty_like(means if coverage else means[:0, :0])
         few = len(rows) < _FEW_ROWS
         index, weight = (self.index, self.weight) if few else self._padded(kernels.FEWEST_NEIGHBOURS)
         kernel = kernels.weighted_means_by_row if few else kernels.weighted_means
-        has_empty = kernel(rows, index, weight.astype(rows.dtype), out, cover)
+        has_empty = kernel(rows, index, weight.astype(rows.dtype), means, cover)
         if has_empty and self.stand_in is not None:
-            self.stand_in.fill(rows, out)
-        shape = (*lead, self.targets)
-        return out.reshape(shape), cover.reshape(shape) if coverage else None
+            self.stand_in.fill(rows, means)
+        return out, cover.reshape(shape) if coverage else None
 
     def adjoint(self, gradient: NDArray[Any], values: NDArray[Any] | None = None) -> NDArray[Any]:
         """The transpose of `apply`: a gradient ``[..., target]`` carried back to ``[..., source]``.
