@@ -1,6 +1,7 @@
 """Damage done for real: flipped bits, cut, emptied and missing files. All of it is found; none of it reads as NaN."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -163,6 +164,13 @@ def test_a_manifest_that_points_outside_the_store_is_refused(victim, name):
     (victim / MANIFEST).write_bytes(sly.to_bytes())
     with pytest.raises(CorruptStoreError, match="outside the store"):
         store.open(victim)
+
+
+def test_no_clock_matters_to_a_store(victim):
+    for path in all_files(victim):
+        os.utime(path, (0, 4e9))  # read in 1970, written in 2096
+    assert store.verify(victim).ok
+    assert store.open(victim)["t"].notnull().all()
 
 
 def test_no_store_at_all_is_a_matter_of_usage(tmp_path):

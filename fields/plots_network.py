@@ -1,0 +1,222 @@
+"""A map of a network: relief, coast, and every station coloured by how much of its record is missing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from . import atomic
+from .constants import earth_radius
+from .errors import UsageError
+from .geometry import middle_longitude, unwrap_longitude
+from .gridspec import GridSpec
+from .terrain import Elevation, station_altitude
+from .variables import STATE_VARIABLES, VARIABLES
+
+__all__ = ["draw_network", "missing_rates"]
+
+Array = np.ndarray[Any, Any]
+
+_INK, _FAINT, _SEA, _UNKNOWN = "#1d2733", "#51606e", "#d6e4ec", "#eef0f1"
+_PIXELS = 420
+_STEEPER = 12.0
+_SHORE = 0.5
+# Ends that the colour scale may have, per cent missing.
+_SCALES = (10.0, 20.0, 50.0, 100.0)
+_ROWS = 8192
+_MOST_NAMED = 5
+
+
+def missing_rates(ds: xr.Dataset, names: tuple[str, ...] = STATE_VARIABLES) -> Array:
+    """Share of missing values of each station, the mean over ``names`` that anybody reports."""
+    rates = []
+    for name in [n for n in names if n in ds]:
+        known = np.zeros(ds.sizes["station"], np.int64)
+        for start in range(0, ds.sizes["time"], _ROWS):
+            block = ds[name].isel(time=slice(start, start + _ROWS)).values
+            known += np.isfinite(block).sum(axis=0)
+        if known.any():
+            rates.append(1 - known / max(ds.sizes["time"], 1))
+    return np.mean(rates, axis=0) if rates else np.ones(ds.sizes["station"])
+
+
+def draw_network(
+    ds: xr.Dataset,
+    output: str | os.PathLike[str],
+    *,
+    variable: str | None = None,
+    dem: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Draw the network as a PNG.
+
+    Parameters
+    ----------
+    ds : the in-memory form; opened with ``masked=True``, values that failed quality control count as missing
+    variable : whose missing values are shown; None is the mean over the state variables
+    dem : elevation model for the relief; without one it is drawn from the stations' own altitudes
+    """
+    if variable is not None and variable not in ds:
+        raise UsageError(f"no variable `{variable}` in the data", do=f"there are {', '.join(map(str, ds.data_vars))}")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    rates = 100 * missing_rates(ds, (variable,) if variable else STATE_VARIABLES)
+    lat, lon = np.asarray(ds["lat"].values, float), np.asarray(ds["lon"].values, float)
+    lon = unwrap_longitude(lon, middle_longitude(lon))
+    grid = GridSpec.around(lat, lon, height=_rows(lat, lon))
+    metres, trust, true = _relief(ds, grid, dem)
+    ratio = 1.0 / np.cos(np.radians((grid.south + grid.north) / 2))
+    width, height = grid.east - grid.west, (grid.north - grid.south) * ratio
+    size = 6.6 / max(width, height)
+    style: Any = {"font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": _FAINT, "text.color": _INK}
+    with mpl.rc_context(style):
+        figure = Figure(
+            figsize=(max(width * size, 2.0) + 1.9, max(height * size, 2.0) + 1.25), dpi=160, layout="constrained"
+        )
+        axes = figure.add_subplot()
+        _draw_relief(axes, grid, metres, trust, true)
+        _draw_stations(figure, axes, lon, lat, rates)
+        _name_worst(axes, ds, lon, lat, rates)
+        _finish(axes, ds, grid, variable, ratio, true)
+        return _save(figure, Path(output))
+
+
+def _rows(lat: Array, lon: Array) -> int:
+    """Rows of a picture whose longer side has a fixed number of pixels."""
+    tall = np.ptp(lat)
+    wide = np.ptp(lon) * np.cos(np.radians(lat.mean()))
+    return max(8, round(_PIXELS * min(1.0, (tall + 1e-6) / (wide + 1e-6))))
+
+
+def _relief(ds: xr.Dataset, grid: GridSpec, dem: str | os.PathLike[str] | None) -> tuple[Array, Array, bool]:
+    """Altitudes of the pixels, how far they can be trusted (1 to 0), and whether they come from a model."""
+    if dem is not None or ds.attrs.get("reader") == "synthetic":
+        from .synthetic_relief import relief
+
+        model = relief() if dem is None else Elevation.open(Path(dem))
+        lat, lon = grid.cells()
+        known = model.covers(lat, lon).reshape(grid.shape)
+        metres = model.at(lat, lon).reshape(grid.shape)
+        return np.where(known, metres, 0.0), known.astype(float), True
+    metres = station_altitude(ds["lat"].values, ds["lon"].values, ds["alt"].values, grid)
+    return metres, _nearness(ds, grid), False
+
+
+def _nearness(ds: xr.Dataset, grid: GridSpec) -> Array:
+    """1 among the stations, falling to 0 where no station is near."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(grid.metric.xy(ds["lat"].values, ds["lon"].values))
+    apart = tree.query(tree.data, k=min(2, tree.n))[0].reshape(tree.n, -1)[:, -1]
+    reach = max(2.5 * float(np.median(apart)), grid.dy)
+    distance = tree.query(grid.metric.xy(*grid.cells()))[0].reshape(grid.shape)
+    return np.clip(2.0 - distance / reach, 0.0, 1.0)
+
+
+def _draw_relief(axes: Any, grid: GridSpec, metres: Array, trust: Array, true: bool) -> None:
+    from matplotlib import colormaps
+    from scipy.ndimage import gaussian_filter
+
+    land = np.maximum(metres, 0.0)
+    top = max(float(np.nanpercentile(land, 99.5)), 300.0)
+    # Pale earth colours, so that the stations carry the message.
+    colour = colormaps["YlOrBr"](0.02 + 0.42 * np.clip(land / top, 0, 1) ** 0.8)[..., :3]
+    colour = 0.55 * colour + 0.45 * colour.mean(axis=-1, keepdims=True)
+    pixel = grid.dy
+    slope = gaussian_filter(land, 0.7 if true else 4.0) * _STEEPER
+    north, east = np.gradient(slope, pixel)
+    sun = np.sin(np.radians(45.0))
+    lit = np.clip(0.7 * ((0.5 * east - 0.5 * north + sun) / np.sqrt(1 + east**2 + north**2) - sun), -0.3, 0.3)[
+        ..., None
+    ]
+    shaded = colour * (1 + np.minimum(lit, 0)) + (1 - colour) * np.maximum(lit, 0)
+    if true:
+        shaded[metres <= _SHORE] = _rgb(_SEA)
+    shaded = _rgb(_UNKNOWN) + (shaded - _rgb(_UNKNOWN)) * trust[..., None]
+    extent = (grid.west, grid.east, grid.south, grid.north)
+    axes.imshow(shaded, origin="lower", extent=extent, interpolation="bilinear", aspect="auto", zorder=1)
+    if true and metres.min() < _SHORE < metres.max():
+        coast = np.ma.masked_array(metres, trust < 1)
+        axes.contour(grid.lon, grid.lat, coast, levels=[_SHORE], colors=_INK, linewidths=0.7, zorder=2)
+
+
+def _draw_stations(figure: Any, axes: Any, lon: Array, lat: Array, rates: Array) -> None:
+    size = float(np.clip(2400 / max(rates.size, 1), 9, 46))
+    order = np.argsort(rates)  # the gappy ones on top
+    usual = float(np.percentile(rates, 95)) if rates.size else 0.0
+    top = next((level for level in _SCALES if level >= usual), _SCALES[-1])
+    dots = axes.scatter(
+        lon[order], lat[order], c=rates[order], s=size, cmap="plasma", vmin=0, vmax=top, edgecolors=_INK,
+        linewidths=0.6, zorder=5,
+    )  # fmt: skip
+    extend: Any = "max" if rates.max(initial=0.0) > top else "neither"
+    bar = figure.colorbar(dots, ax=axes, fraction=0.045, pad=0.015, aspect=32, extend=extend)
+    bar.set_label("missing [%]")
+    bar.outline.set_linewidth(0.4)
+
+
+def _name_worst(axes: Any, ds: xr.Dataset, lon: Array, lat: Array, rates: Array) -> None:
+    from .errors import printable
+
+    for i in np.argsort(-rates)[:_MOST_NAMED]:
+        if rates[i] >= 10:
+            axes.annotate(
+                f"{printable(ds['station'].values[i])} {rates[i]:.0f} %", (lon[i], lat[i]), xytext=(5, 4),
+                textcoords="offset points", fontsize=7, color=_INK, zorder=6,
+                bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.7},
+            )  # fmt: skip
+
+
+def _finish(axes: Any, ds: xr.Dataset, grid: GridSpec, variable: str | None, ratio: float, true: bool) -> None:
+    what = VARIABLES[variable].long_name if variable and variable in VARIABLES else variable or "all variables"
+    times = ds["time"].values
+    period = f"{str(times[0])[:10]} to {str(times[-1])[:10]}" if times.size else "no times"
+    alt = np.asarray(ds["alt"].values, float)
+    ground = "" if true else "; relief from the stations themselves"
+    axes.set_title(f"{ds.sizes['station']} stations, {period}", loc="left", fontsize=11, pad=18, color=_INK)
+    note = f"missing values, {what[:1].lower()}{what[1:]}; altitudes {alt.min():.0f} to {alt.max():.0f} m{ground}"
+    axes.text(0, 1.012, note, transform=axes.transAxes, fontsize=8, color=_FAINT, va="bottom")
+    axes.set_aspect(ratio)
+    axes.set_xlim(grid.west, grid.east)
+    axes.set_ylim(grid.south, grid.north)
+    axes.xaxis.set_major_formatter(lambda x, _: _degrees((x + 180) % 360 - 180, "EW"))
+    axes.yaxis.set_major_formatter(lambda y, _: _degrees(y, "NS"))
+    axes.tick_params(length=3, color=_FAINT, labelcolor=_FAINT, labelsize=8)
+    for side in axes.spines.values():
+        side.set_linewidth(0.6)
+    _scale_bar(axes, grid)
+
+
+def _scale_bar(axes: Any, grid: GridSpec) -> None:
+    """A length of round kilometres in the lower left corner."""
+    km = np.radians(1.0) * earth_radius * np.cos(np.radians(grid.south)) / 1e3
+    wide = (grid.east - grid.west) * km
+    length = max(x for x in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000) if x <= max(wide / 4, 1))
+    x, y = grid.west + 0.03 * (grid.east - grid.west), grid.south + 0.03 * (grid.north - grid.south)
+    axes.plot([x, x + length / km], [y, y], color=_INK, lw=1.8, solid_capstyle="butt", zorder=6)
+    axes.text(x + length / km / 2, y, f"{length} km", ha="center", va="bottom", fontsize=7, zorder=6)
+
+
+def _rgb(colour: str) -> Array:
+    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+
+def _degrees(value: float, letters: str) -> str:
+    letter = "" if abs(value) < 1e-9 else letters[0] if value > 0 else letters[1]
+    return f"{abs(value):g}°{letter}"
+
+
+def _save(figure: Any, target: Path) -> Path:
+    atomic.write_probe(target.parent)
+    scratch = target.with_name(f".{target.name[:200]}.{os.getpid()}.partial")
+    try:
+        with atomic.machine_faults(target):
+            figure.savefig(scratch, format="png")
+            os.replace(scratch, target)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return target
