@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -154,6 +155,7 @@ def _damage(label: str) -> Iterator[None]:
         NotImplementedError,
         OverflowError,
         ValueError,
+        struct.error,
     ) as problem:
         what = printable(str(problem) or type(problem).__name__)[:200]
         raise DataError(f"{label} is a damaged archive: {what}", code="SPDE-D103") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ def _recognises(path: Path) -> int:
         file.seek(0)
         try:
             names = set(zipfile.ZipFile(file).namelist())
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, EOFError):
+        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, EOFError, struct.error):
             return 1
     if {"obs.npy", "station_id.npy"} <= names:
         return 3

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -144,6 +145,8 @@ def read_npy_header(file: IO[bytes], label: str) -> NpyHeader:
     head = file.read(8)
     if head[:6] != npy_format.MAGIC_PREFIX:
         raise _no_npy(head, label)
+    if len(head) < 8:
+        raise DataError(f"{label} is truncated: it ends inside its header", code="SPDE-D102")
     version = head[6], head[7]
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise DataError(f"{label} has NumPy format {version[0]}.{version[1]}, known are 1 to 3", code="SPDE-D102")
@@ -270,7 +273,7 @@ def check_zip(file: IO[bytes], label: str, max_bytes: int) -> zipfile.ZipFile:
     file.seek(0)
     try:
         archive = zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, EOFError) as problem:
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, EOFError, struct.error) as problem:
         raise DataError(f"{label} is a damaged zip archive: {printable(problem)}", code="SPDE-D102") from None
     members = archive.infolist()
     if len(members) > MAX_MEMBERS:
@@ -280,6 +283,8 @@ def check_zip(file: IO[bytes], label: str, max_bytes: int) -> zipfile.ZipFile:
         name = f"{label} › {printable(member.filename)[:80]}"
         if (member.external_attr >> 28) not in (0, 0o4, 0o10):  # neither unknown, a folder nor a regular file
             raise DataError(f"{name} is a link or a device", code="SPDE-D106")
+        if not 0 <= member.header_offset < size:
+            raise DataError(f"{name} is damaged: it lies outside the archive", code="SPDE-D103")
         if member.flag_bits & 1:
             raise DataError(f"{name} is encrypted", code="SPDE-D102")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -309,7 +314,7 @@ def stream_npy_member(archive: zipfile.ZipFile, name: str, label: str, scratch: 
             if header.nbytes == 0:
                 return np.empty(header.shape, header.dtype)
             return np.memmap(scratch, dtype=header.dtype, mode="r", shape=header.shape, order=order)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as problem:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, struct.error) as problem:
         raise DataError(f"{place} is damaged: {printable(problem)}", code="SPDE-D103") from None
 
 
