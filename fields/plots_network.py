@@ -75,7 +75,7 @@ def draw_network(
     style: Any = {"font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": _FAINT, "text.color": _INK}
     with mpl.rc_context(style):
         figure = Figure(
-            figsize=(max(width * size, 2.0) + 1.9, max(height * size, 2.0) + 1.25), dpi=160, layout="constrained"
+            figsize=(max(width * size, 4.6) + 1.9, max(height * size, 3.0) + 1.25), dpi=160, layout="constrained"
         )
         axes = figure.add_subplot()
         _draw_relief(axes, grid, metres, trust, true)
