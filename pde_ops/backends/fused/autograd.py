@@ -107,7 +107,10 @@ def _adjoint(
     by_state, by_closure, by_scalar = call.compiled.backward(
         call, frozenset(wanted), seeds, state, stored, closures, coefficients, factor
     )
-    return [by_state, by_scalar.get("coefficient"), by_scalar.get("factor"), *by_closure]
+    count = coefficients.shape[0]
+    by_coefficient = by_scalar[:count] if "coefficient" in wanted else None
+    by_factor = by_scalar[count:] if "factor" in wanted else None
+    return [by_state, by_coefficient, by_factor, *by_closure]
 
 
 class _Refuse(torch.autograd.Function):

@@ -59,7 +59,7 @@ class Launch(Protocol):
     """A compiled kernel."""
 
     def __call__(self, arguments: Arguments) -> Tensor | None:
-        """Run it; return the derivatives by the scalars, float64, if the kernel computes any."""
+        """Run it; an adjoint returns the derivatives by the coefficients and, behind them, the factors, in float64."""
 
 
 class CKernel:
@@ -70,7 +70,7 @@ class CKernel:
         self._run = self._library.run
         self._run.argtypes, self._run.restype = _RUN_TYPES, ctypes.c_int
         self._ny = ny
-        self._scalars = len(kernel.traced.scalars) if kernel.summed_slots() else 0
+        self._scalars = kernel.traced.coefficients + len(kernel.traced.outputs) if kernel.seeded else 0
         self._plane = ny * nx * dtype.itemsize
         infos = [kernel.traced.arrays[a] for a in kernel.arrays()]
         counts = kernel.traced.counts()
@@ -102,7 +102,7 @@ class CKernel:
             tensor = arguments.closures[index] if kind == "closure" else arguments.planes[kind, index]
             sample, row, _ = tensor.stride()
             table[slot], table[slot + 1], table[slot + 2] = tensor.data_ptr(), sample, row
-        derivatives = torch.empty(self._scalars, dtype=torch.float64) if self._scalars else None
+        derivatives = torch.zeros(self._scalars, dtype=torch.float64) if self._scalars else None
         failed = self._run(
             table,
             arguments.batch,

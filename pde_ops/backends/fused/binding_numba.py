@@ -33,7 +33,7 @@ class NumbaKernel:
         self._directory = _stored(source)
         self._module = _imported(self._directory)
         self._ny = ny
-        self._scalars = max(1, len(kernel.traced.scalars))
+        self._scalars = kernel.traced.coefficients + len(kernel.traced.outputs)
         infos = [kernel.traced.arrays[a] for a in kernel.arrays()]
         self._places: list[tuple[str, Any]] = [(i.kind, i.name if i.kind in SEPARATE[1:] else i.index) for i in infos]
         self._is_new = True

@@ -70,11 +70,15 @@ def find_compiler() -> Compiler | None:
     return None
 
 
+def library_path(source: str, compiler: Compiler) -> Path:
+    """Where the library of a source is kept."""
+    key = hashlib.sha256("\0".join([source, *compiler.command, compiler.version, *FLAGS, _processor()]).encode())
+    return cache_directory() / f"kernel-{key.hexdigest()[:32]}.so"
+
+
 def load_library(source: str, compiler: Compiler) -> ctypes.CDLL:
     """Return the loaded library of a source, built now if it is not in the cache."""
-    directory = cache_directory()
-    key = hashlib.sha256("\0".join([source, *compiler.command, compiler.version, *FLAGS, _processor()]).encode())
-    path = directory / f"kernel-{key.hexdigest()[:32]}.so"
+    path = library_path(source, compiler)
     for _ in range(2):
         if not is_sound(path):
             _build(source, compiler, path)

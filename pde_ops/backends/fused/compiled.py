@@ -41,12 +41,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class _Adjoint:
-    """An adjoint kernel, with the fields (not) and closures it gives derivatives by, and where scalars stand."""
+    """An adjoint kernel, with the fields it gives no derivative by and the closures it does."""
 
     launch: Launch
     idle_fields: tuple[int, ...]
-    closures: frozenset[int]
-    slots: Mapping[str, tuple[Tensor, Tensor]]
+    closures: tuple[bool, ...]
 
 
 class Compiled:
@@ -100,8 +99,8 @@ class Compiled:
         closures: Sequence[Tensor],
         coefficients: Tensor,
         factor: Tensor,
-    ) -> tuple[Tensor, list[Tensor | None], dict[str, Tensor]]:
-        """Return derivatives by the state, by each closure (None: unused), and by the wanted scalars."""
+    ) -> tuple[Tensor, list[Tensor | None], Tensor]:
+        """Return derivatives by the state, by each closure (None: unused), and by coefficients and factors together."""
         adjoint = self._adjoint(call.kind, state.dtype, wants)
         by_state = torch.empty_like(state)
         for k in adjoint.idle_fields:
@@ -112,15 +111,9 @@ class Compiled:
             blocks |= {"stage": stored, "gradient stage": torch.empty_like(stored)}
         arguments = Arguments(state.shape[0], blocks, closures, call.planes, coefficients, factor, call.dt, call.rows)
         scalars = adjoint.launch(arguments)
-        grads = [by_closure[i] if i in adjoint.closures else None for i in range(len(closures))]
-        by_scalar = {}
-        for kind, like in (("coefficient", coefficients), ("factor", factor)):
-            if kind in wants:
-                positions, slots = adjoint.slots[kind]
-                by_scalar[kind] = torch.zeros_like(like)
-                if scalars is not None:
-                    by_scalar[kind][positions] = scalars[slots].to(like.dtype)
-        return by_state, grads, by_scalar
+        assert scalars is not None
+        grads = [g if used else None for g, used in zip(by_closure.unbind(), adjoint.closures, strict=True)]
+        return by_state, grads, scalars.to(state.dtype)
 
     def _intermediates(self, state: Tensor) -> Tensor:
         return state.new_empty(state.shape[0], self._stored, *state.shape[2:])
@@ -131,18 +124,10 @@ class Compiled:
         if found is None:
             kernel = backward_kernel(self.traced, self.seeded(kind), wants)
             written = {(self.traced.arrays[a].kind, self.traced.arrays[a].index) for a in kernel.arrays()}
-            summed, scalars = kernel.summed_slots(), self.traced.scalars
-            slots = {}
-            for scalar in ("coefficient", "factor"):
-                mine = [slot for slot in summed if scalars[slot].kind == scalar]
-                slots[scalar] = (
-                    torch.tensor([scalars[s].index for s in mine], dtype=torch.long),
-                    torch.tensor(mine, dtype=torch.long),
-                )
+            fields, closures = range(len(self.traced.outputs)), range(self.traced.closures)
             found = self._backward[key] = _Adjoint(
                 self.engine.make(kernel, self.grid, dtype),
-                tuple(k for k in range(len(self.traced.outputs)) if ("gradient field", k) not in written),
-                frozenset(index for kind, index in written if kind == "gradient closure"),
-                slots,
+                tuple(k for k in fields if ("gradient field", k) not in written),
+                tuple(("gradient closure", k) in written for k in closures),
             )
         return found

@@ -89,15 +89,17 @@ class _Source:
         """Functions that run a range of tasks, of one sweep or of all of them."""
         count = len(self.kernel.sweeps)
         cases = "\n".join(
-            f"        if (sweep < 0 || sweep == {k}) task{k}(job, b, r0, r1, work, sums);" for k in range(count)
+            f"        if (sweep < 0 || sweep == {k}) failed |= task{k}(job, b, r0, r1, work, sums);"
+            for k in range(count)
         )
         work = " + ".join(["64", *(f"WORK{k}" for k in range(count))])
         return DISPATCH.format(cases=cases, work=work, sums=max(1, len(self.slots)))
 
     def entry(self) -> str:
+        position = self.kernel.traced.position
         writes = "\n".join(
-            f"        gradients[{slot}] = 0;\n        for (long t = 0; t < tasks; t++) "
-            f"gradients[{slot}] += job.sums[t * {max(1, len(self.slots))} + {k}];"
+            f"        for (long t = 0; t < tasks; t++) "
+            f"gradients[{position(slot)}] += job.sums[t * {max(1, len(self.slots))} + {k}];"
             for k, slot in enumerate(self.slots)
         )
         return ENTRY.format(
@@ -293,6 +295,12 @@ class _SweepSource:
                 lines.append(f"    g[EAST({ghost})] {sign}= {total(f'NX - 1 + {ghost}', east, False)};")
         return "\n".join([*lines, "    (void)row; (void)sc; (void)sign;", "}"])
 
+    def target(self, carry: Carry) -> str:
+        """Row ``s`` of the array that derivatives are carried to, cleared when it is touched for the first time."""
+        array, fresh = carry.view.array, self.sweep.cleared
+        row = f"ROW_OF({self.source.slot_of(array)}, s)"
+        return f"cleared({row}, touched + {fresh.index(array)} * (r1 - r0) + s - r0)" if array in fresh else row
+
     def task(self) -> str:
         """The driver: one sample, one block of rows."""
         k, sweep = self.k, self.sweep
@@ -307,14 +315,14 @@ class _SweepSource:
         for o, carry in enumerate(self.here):
             loop += [
                 f"        {{ const long t = y + ({carry.north}), s = source_y(t, ny);",
-                f"          out[{o}] = s >= r0 && s < r1 ? ROW_OF({slot(carry.view.array)}, s) : spare;",
+                f"          out[{o}] = s >= r0 && s < r1 ? {self.target(carry)} : spare;",
                 f"          sign[{o}] = t < 0 || t >= ny ? -1 : 1; }}",
             ]
         folds = []
         for index, carry in enumerate(self.folded):
             folds += [
                 f"        {{ const long t = y + ({carry.north}), s = source_y(t, ny);",
-                f"          if (s >= r0 && s < r1) fold{k}_{index}(ROW_OF({slot(carry.view.array)}, s), buf, row, sc, "
+                f"          if (s >= r0 && s < r1) fold{k}_{index}({self.target(carry)}, buf, row, sc, "
                 "t < 0 || t >= ny ? -1 : 1); }",
             ]
         norths = sorted({c.north for c in sweep.carries} | {0})
@@ -336,9 +344,10 @@ class _SweepSource:
             buffers=len(sweep.buffers),
             window=WINDOW.format(k=k) if self.views else "",
             win=f"window + LEFT{k} + centre * VIEWS{k} * PITCH{k}" if self.views else "work",
-            cleared="\n".join(
-                f"    for (long y = r0; y < r1; y++) memset(ROW_OF({slot(a)}, y), 0, NX * sizeof(real));"
-                for a in sweep.cleared
+            fresh=len(sweep.cleared),
+            untouched="\n".join(
+                f"    for (long y = r0; y < r1; y++) cleared(ROW_OF({slot(a)}, y), touched + {c} * (r1 - r0) + y - r0);"
+                for c, a in enumerate(sweep.cleared)
             ),
             first="0" if sweep.carries else "r0",
             last="ny" if sweep.carries else "r1",

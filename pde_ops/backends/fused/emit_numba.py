@@ -53,6 +53,7 @@ class _Module:
     def text(self) -> str:
         sweeps = [line for k, sweep in enumerate(self.kernel.sweeps) for line in self.sweep(k, sweep)]
         slow = list(self.slow_values())
+        traced = self.kernel.traced
         names = ", ".join(f"a{k}" for k in range(len(self.arrays)))
         numbers = [f"{name} = {self.real}({_number(value)})" for value, name in self.numbers.items()]
         run = [
@@ -64,9 +65,9 @@ class _Module:
             "    slow_values(coefficient, factor, dt, rows, ny, sc, table)",
             "    for b in range(batch):",
             *(f"        sweep{k}(b, ny, {names}, sc, table, sums)" for k in range(len(self.kernel.sweeps))),
-            *(f"    gradients[{slot}] = sums[{k}]" for k, slot in enumerate(self.slots)),
+            *(f"    gradients[{traced.position(slot)}] = sums[{k}]" for k, slot in enumerate(self.slots)),
         ]
-        boundary = self.kernel.traced.boundary
+        boundary = traced.boundary
         head = _HEAD.format(real=self.real, nx=self.nx, x=boundary.x, y=boundary.y)
         return "\n".join([head, *numbers, "", *slow, "", *sweeps, "", *run]) + "\n"
 

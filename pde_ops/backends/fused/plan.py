@@ -151,6 +151,11 @@ class Kernel:
             found.update((n, None) for n in used if n.level < CELL and n.op not in ("const", "truth"))
         return list(found)
 
+    @property
+    def seeded(self) -> bool:
+        """Whether this is an adjoint."""
+        return any(sweep.seeds for sweep in self.sweeps)
+
     def summed_slots(self) -> list[int]:
         """Scalars whose derivative is summed."""
         return sorted({s.slot for sweep in self.sweeps for s in sweep.sums})

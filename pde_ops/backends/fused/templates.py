@@ -18,8 +18,17 @@ typedef struct { const Array *arrays; long ny, rows, blocks; const vf *table, *s
 
 INLINE void copy_row(real *restrict to, const real *restrict from)
 {
-    for (long x = 0; x < NXV; x += LANES) store(to + x, load(from + x));
+    for (long x = 0; x < NXV; x += LANES) {
+        __builtin_prefetch(from + NX + x);                   /* the row after this one */
+        store(to + x, load(from + x));
+    }
     for (long x = NXV; x < NX; x++) to[x] = from[x];
+}
+INLINE real *cleared(real *row, char *touched)
+{
+    if (!*touched) memset(row, 0, NX * sizeof(real));
+    *touched = 1;
+    return row;
 }
 INLINE void turn_row(real *to) { for (long x = 0; x < NX; x++) to[x] = -to[x]; }
 """
@@ -41,7 +50,7 @@ WINDOW = """        if (y == at + 1 && centre + 1 + RADIUS{k} < ROWS{k}) {{
 """
 
 TASK = """
-static void task{k}(const Job *job, long b, long r0, long r1, real *work, double *sums)
+static int task{k}(const Job *job, long b, long r0, long r1, real *work, double *sums)
 {{
 #define IS_MINE(t) (source_y(t, ny) >= r0 && source_y(t, ny) < r1)
     const long ny = job->ny;
@@ -58,7 +67,8 @@ static void task{k}(const Job *job, long b, long r0, long r1, real *work, double
     for (int lane = 0; lane < LANES; lane++) mask[lane] = lane < TAIL ? -1 : 0;
 #endif
     memset(buffers, 0, ({buffers} + 1) * BUFFER{k} * sizeof(real));
-{cleared}
+    char *touched = {fresh} ? calloc({fresh}, r1 - r0) : 0;
+    if ({fresh} && !touched) return 1;
     for (long y = {first}; y < {last}; y++) {{
         if (!({needed})) continue;
         const int own = y >= r0 && y < r1;
@@ -87,7 +97,10 @@ static void task{k}(const Job *job, long b, long r0, long r1, real *work, double
 {sums}
         (void)own; (void)row;
     }}
+{untouched}
+    free(touched);
     (void)window; (void)spare; (void)sums; (void)sc; (void)at; (void)centre; (void)buf; (void)sign;
+    return 0;
 #undef IS_MINE
 }}
 """
@@ -98,14 +111,15 @@ static int run_range(const Job *job, int sweep, long from, long to)
     real *memory = malloc(({work}) * sizeof(real) + 64);
     if (!memory) return 1;
     real *work = (real *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-    for (long t = from; t < to; t++) {{
+    int failed = 0;
+    for (long t = from; t < to && !failed; t++) {{
         const long b = t / job->blocks, r0 = (t % job->blocks) * job->rows;
         const long r1 = r0 + job->rows < job->ny ? r0 + job->rows : job->ny;
         double *sums = job->sums + t * {sums};
 {cases}
     }}
     free(memory);
-    return 0;
+    return failed;
 }}
 
 static int run_all(const Job *job, int sweep, long tasks, int threads)

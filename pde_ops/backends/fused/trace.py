@@ -62,12 +62,15 @@ class Traced:
 
     Attributes
     ----------
+    closures, coefficients : how many of them the program is given
     stages : for each stage the (intermediate array, expression) pairs it stores
     outputs : tendency of each field, computed by the last stage
     """
 
     graph: Graph
     boundary: Boundary
+    closures: int
+    coefficients: int
     arrays: list[ArrayInfo]
     rows: list[RowInfo]
     scalars: list[ScalarInfo]
@@ -85,6 +88,11 @@ class Traced:
         if info not in self.scalars:
             self.scalars.append(info)
         return self.graph.scalar(self.scalars.index(info))
+
+    def position(self, slot: int) -> int:
+        """Where the derivative by a scalar stands: coefficients first, then the factors of the fields."""
+        info = self.scalars[slot]
+        return info.index + (self.coefficients if info.kind == "factor" else 0)
 
     def counts(self) -> dict[str, int]:
         """Number of arrays that lie one behind the other, by kind."""
@@ -175,7 +183,9 @@ class _Tracer:
         self.grid = grid
         self.statics = statics
         self.graph = Graph()
-        self.result = Traced(self.graph, grid.boundary, [], [], [], [], [])
+        self.result = Traced(
+            self.graph, grid.boundary, len(program.closures), len(program.coefficients), [], [], [], [], []
+        )
         self.stage_of: dict[int, int] = {}  # intermediate array -> stage that stores it
         self.stored: dict[Node, Node] = {}  # computed node -> the read that replaces it
         self.symbolic_grid = TracedGrid(self, grid)
