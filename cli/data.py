@@ -99,6 +99,59 @@ def ingest(
 
 
 @app.command()
+def synth(
+    output: Annotated[Path, typer.Argument(metavar="OUT.zarr", help="The store to write.")],
+    stations: Annotated[int, typer.Option(min=1, max=5000, help="Stations.")] = 64,
+    days: Annotated[int, typer.Option(min=1, max=3660, help="Days, hourly.")] = 90,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same record.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing store.")] = False,
+) -> None:
+    """Write a made-up network on real relief: it shows the tool, not skill.
+
+    Example: stationpde data synth demo.zarr --stations 64 --days 90
+    """
+    from fields import store as stores
+    from fields.synthetic import write_network
+
+    made = write_network(output, stations=stations, days=days, seed=seed, force=force)
+    console.text(f"{made}: {stations} stations, {days * 24:,} times; synthetic, it shows the tool, not skill")
+    console.result(
+        {"store": str(made), "stations": stations, "steps": days * 24, "fingerprint": stores.fingerprint(made)}
+    )
+
+
+@app.command()
+def info(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store.")],
+    plot: Annotated[
+        Path | None, typer.Option(metavar="F.png", help="Draw the network on its relief with missing rates.")
+    ] = None,
+    variable: Annotated[str | None, typer.Option(metavar="VAR", help="Whose missing values the picture shows.")] = None,
+    dem: Annotated[Path | None, typer.Option(metavar="F", help="Elevation model for the picture.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing picture.")] = False,
+) -> None:
+    """Print the data card of a store.
+
+    Example: stationpde data info mine.zarr --plot network.png
+    """
+    from fields import store as stores
+    from fields.card import data_card
+
+    if plot is not None and plot.exists() and not force:
+        raise typer.BadParameter(f"{plot} exists; add --force to replace it", param_hint="--plot")
+    card = data_card(stores.open(store, masked=False), path=store)
+    for line in card.lines():
+        console.text(line)
+    drawn = None
+    if plot is not None:
+        from fields.plots_network import draw_network
+
+        drawn = draw_network(stores.open(store), plot, variable=variable, dem=dem)
+        console.text(f"picture: {drawn}")
+    console.result({"store": str(store), **card.to_dict(), "plot": str(drawn) if drawn else None})
+
+
+@app.command()
 def validate(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A store.")],
 ) -> None:

@@ -1,0 +1,265 @@
+"""`stationpde data`: parse, do, print; exit codes and JSON as documented."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cli import _progress
+from cli.main import app
+from fields import store
+from fields.progress import ProgressEvent, Tracker
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fields"))
+from reader_files import Weather, write_npz, write_rows
+
+
+def run(*words: object):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("data")
+    write_npz(made / "obs.npz", Weather(12, 240))
+    assert run("data", "ingest", made / "obs.npz", "-o", made / "o.zarr").exit_code == 0
+    return made
+
+
+def test_ingest_prints_what_it_made(tmp_path):
+    write_npz(tmp_path / "obs.npz", Weather(6, 60))
+    outcome = run("data", "ingest", tmp_path / "obs.npz", "-o", tmp_path / "o.zarr")
+    assert outcome.exit_code == 0
+    assert f"{tmp_path / 'o.zarr'}: 6 stations, 60 times, u, v, p, t, rh (reader arrays)" in outcome.stdout
+    assert "writing 100 % 60 steps" in outcome.stderr
+
+
+def test_ingest_answers_with_one_json_object(tmp_path):
+    write_npz(tmp_path / "obs.npz", Weather(6, 60))
+    outcome = run("data", "ingest", tmp_path / "obs.npz", "-o", tmp_path / "o.zarr", "--json")
+    found = json.loads(outcome.stdout)
+    assert (found["stations"], found["steps"], found["reader"]) == (6, 60, "arrays")
+    assert found["fingerprint"] == store.fingerprint(tmp_path / "o.zarr")
+    assert found["report"]["ok"]
+
+
+def test_quiet_ingest_says_nothing_on_the_way(tmp_path):
+    write_npz(tmp_path / "obs.npz", Weather(6, 60))
+    outcome = run("data", "ingest", tmp_path / "obs.npz", "-o", tmp_path / "o.zarr", "-q")
+    assert outcome.stderr == ""
+
+
+def test_an_existing_output_exits_2_and_force_replaces_it(tmp_path):
+    write_npz(tmp_path / "obs.npz", Weather(6, 60))
+    line = ("data", "ingest", tmp_path / "obs.npz", "-o", tmp_path / "o.zarr", "--no-qc")
+    assert run(*line).exit_code == 0
+    again = run(*line)
+    assert again.exit_code == 2
+    assert "add --force" in again.stderr
+    assert run(*line, "--force").exit_code == 0
+
+
+def test_bad_data_exit_3_in_the_documented_form(tmp_path):
+    weather = Weather(6, 60)
+    weather.p *= 100
+    write_npz(tmp_path / "obs.npz", weather)
+    outcome = run("data", "ingest", tmp_path / "obs.npz", "-o", tmp_path / "o.zarr")
+    assert outcome.exit_code == 3
+    lines = [line for line in outcome.stderr.splitlines() if "checking" not in line]
+    assert lines[0] == "error SPDE-D012: pressure at station level looks like Pa but is declared hPa"
+    assert lines[1].startswith("  where obs.npz › p › 6 of 6 stations (first: S000, S001, S002)   median ")
+    assert lines[2] == f"  do    stationpde data ingest {tmp_path / 'obs.npz'} -o {tmp_path / 'o.zarr'} --unit p=Pa"
+
+
+def test_a_broken_map_exits_4_with_the_line(tmp_path):
+    write_rows(tmp_path / "obs.csv", Weather(3, 5).rows())
+    (tmp_path / "map.toml").write_text("title = 'x'\n[file\n")
+    outcome = run("data", "ingest", tmp_path / "obs.csv", "-o", tmp_path / "o.zarr", "--map", tmp_path / "map.toml")
+    assert outcome.exit_code == 4
+    assert "line 2" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--unit", "pPa"],
+        ["--on-duplicate", "last"],
+        ["--on-move", "wait"],
+        ["--pressure", "high"],
+        ["--step", "often"],
+        ["--start", "then"],
+        ["--time-zone", "Mars"],
+        ["--reader", "tabel"],
+        ["--max-missing", "2"],
+        ["--missing", "t=guess"],
+        ["--every", "0"],
+    ],
+)
+def test_what_cannot_be_meant_exits_2(folder, tmp_path, words):
+    outcome = run("data", "ingest", folder / "obs.npz", "-o", tmp_path / "o.zarr", *words)
+    assert outcome.exit_code == 2, outcome.output
+    assert not (tmp_path / "o.zarr").exists()
+
+
+def test_every_option_of_the_documentation_is_taken(tmp_path):
+    rows = Weather(6, 120).rows()
+    write_rows(tmp_path / "obs.csv", [*rows, {**rows[0], "t": rows[0]["t"] + 1}])
+    outcome = run(
+        "data", "ingest", tmp_path / "obs.csv", "-o", tmp_path / "o.zarr", "--reader", "table", "--map", "tidy",
+        "--unit", "p=hPa", "--unit", "t=degC", "--time-zone", "UTC", "--step", "3h", "--on-duplicate", "mean",
+        "--missing", "p=standard-atmosphere", "--max-bytes", "1000000", "--trust", "t", "--drop", "S003", "--fix",
+        "--max-missing", "0.9", "--train-fraction", "0.5", "--json",
+    )  # fmt: skip
+    assert outcome.exit_code == 0, outcome.output
+    assert json.loads(outcome.stdout)["stations"] == 5
+    made = store.open(tmp_path / "o.zarr")
+    assert made.attrs["step_seconds"] == 10800
+    assert made.attrs["pressure_kind"] == "standard_atmosphere"
+
+
+def test_validate_proves_a_store(folder):
+    outcome = run("data", "validate", folder / "o.zarr")
+    assert outcome.exit_code == 0
+    assert outcome.stdout.splitlines()[-1] == f"{folder / 'o.zarr'}: ok"
+
+
+def test_validate_exits_5_on_a_flipped_bit_and_names_the_chunk(tmp_path):
+    write_npz(tmp_path / "obs.npz", Weather(6, 60))
+    run("data", "ingest", tmp_path / "obs.npz", "-o", tmp_path / "o.zarr", "--no-qc")
+    chunk = next(p for p in (tmp_path / "o.zarr" / "t" / "c").rglob("*") if p.is_file())
+    raw = bytearray(chunk.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    chunk.write_bytes(raw)
+    outcome = run("data", "validate", tmp_path / "o.zarr", "--json")
+    assert outcome.exit_code == 5
+    found = json.loads(outcome.stdout)
+    assert not found["whole"]
+    assert "› t › chunk 0,0" in found["problems"][0]["where"]
+
+
+def test_validate_exits_3_on_content_that_does_not_fit(tmp_path, folder):
+    made = store.open(folder / "o.zarr").load()
+    made["lat"].values[2] = 89.5
+    store.write(made, tmp_path / "o.zarr")
+    outcome = run("data", "validate", tmp_path / "o.zarr")
+    assert outcome.exit_code == 3
+    assert "does not fit the schema" in outcome.stdout
+
+
+def test_validate_of_nothing_says_so(tmp_path):
+    assert run("data", "validate", tmp_path / "absent.zarr").exit_code in (2, 5)
+
+
+def test_info_prints_the_card_and_draws_the_network(folder, tmp_path):
+    outcome = run("data", "info", folder / "o.zarr", "--plot", tmp_path / "map.png", "--json")
+    assert outcome.exit_code == 0, outcome.output
+    found = json.loads(outcome.stdout)
+    assert (found["stations"], found["times"]) == (12, 240)
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    assert "stations   12" in outcome.stderr
+    again = run("data", "info", folder / "o.zarr", "--plot", tmp_path / "map.png")
+    assert again.exit_code == 2
+
+
+def test_synth_writes_a_store_that_says_what_it_is(tmp_path):
+    outcome = run("data", "synth", tmp_path / "demo.zarr", "--stations", 12, "--days", 3, "--json")
+    assert outcome.exit_code == 0, outcome.output
+    assert json.loads(outcome.stdout)["steps"] == 72
+    assert store.open(tmp_path / "demo.zarr").attrs["title"].startswith("Synthetic")
+
+
+def test_qc_prints_the_table_of_planted_errors(tmp_path):
+    run("data", "synth", tmp_path / "demo.zarr", "--stations", 12, "--days", 40)
+    outcome = run("data", "qc", tmp_path / "demo.zarr", "--json")
+    assert outcome.exit_code == 0, outcome.output
+    found = json.loads(outcome.stdout)
+    assert {row["kind"] for row in found["errors"]} >= {"spike", "stuck", "drift"}
+    assert 0 <= found["gross"]["values"] <= 1
+    assert "seeded" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("weather2k", "(1866, 13, 13632)"), ("meteonet", "Etalab"), ("table", "[time]")]
+)
+def test_where_tells_what_to_fetch_and_what_to_type(name, word):
+    outcome = run("data", "where", name)
+    assert outcome.exit_code == 0
+    assert word in outcome.stdout
+    assert "stationpde data ingest" in outcome.stdout
+
+
+def test_where_suggests_the_nearest_name():
+    outcome = run("data", "where", "wether2k")
+    assert outcome.exit_code == 2
+    assert "did you mean 'weather2k'?" in outcome.stderr
+
+
+def test_the_maps_that_the_text_names_ship():
+    from fields.readers.column_map import shipped_maps
+    from fields.where import where
+
+    for name in ("inmet", "tidy", "asos", "noaa_hourly"):
+        assert f"--map {name}" in where("table")
+        assert name in shipped_maps()
+
+
+def test_the_map_in_the_text_is_sound():
+    from fields.readers.column_map import parse_map
+    from fields.where import where
+
+    lines = where("table").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.strip() == "[file]")
+    stop = next(i for i, line in enumerate(lines) if line.startswith("Maps that ship"))
+    assert set(parse_map("\n".join(lines[start:stop]).encode(), "text").variables) == {"t", "ff", "dd", "p"}
+
+
+# ---- progress ------------------------------------------------------------------------------------------------------
+
+
+def test_the_time_to_go_follows_the_rate_of_this_run():
+    now, events = [0.0], []
+    tracker = Tracker(events.append, clock=lambda: now[0])
+    tracker("write", 500, 1000, "steps")  # an earlier run had done half
+    now[0] = 10.0
+    tracker("write", 750, 1000, "steps")
+    assert events[-1].eta == pytest.approx(10.0)
+    now[0] = 20.0
+    tracker("write", 1000, 1000, "steps")
+    assert events[-1].is_last
+
+
+def test_events_come_a_few_times_a_second_at_most():
+    now, events = [0.0], []
+    tracker = Tracker(events.append, clock=lambda: now[0])
+    for i in range(1000):
+        now[0] = i / 1000
+        tracker("write", i, 100_000, "steps")
+    assert len(events) <= 6
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3.2, "3 s"), (75, "1 min 15 s"), (7260, "2 h 01 min")])
+def test_lengths_of_time_are_written_for_people(seconds, text):
+    assert _progress.span(seconds) == text
+
+
+def test_a_terminal_gets_a_bar(monkeypatch):
+    monkeypatch.setattr(_progress.sys.stderr, "isatty", lambda: True, raising=False)
+    with _progress.ProgressDisplay() as display:
+        display(ProgressEvent("read", 10, 100, "bytes", 1.0, 9.0))
+        display(ProgressEvent("write", 100, 100, "steps", 1.0, 0.0))
+    assert display._bar is not None
+    assert [task.description for task in display._bar.tasks] == ["reading", "writing"]
+
+
+def test_wind_from_speed_and_direction_reaches_the_store(tmp_path):
+    weather = Weather(6, 60)
+    rows = weather.rows()
+    for row in rows:
+        u, v = row.pop("u"), row.pop("v")
+        row["wind_speed"], row["wind_direction"] = float(np.hypot(u, v)), float(np.rad2deg(np.arctan2(-u, -v)) % 360)
+    write_rows(tmp_path / "obs.csv", rows)
+    assert run("data", "ingest", tmp_path / "obs.csv", "-o", tmp_path / "o.zarr", "--no-qc").exit_code == 0
+    assert np.allclose(store.open(tmp_path / "o.zarr")["u"].values, weather.u, atol=1e-4)
