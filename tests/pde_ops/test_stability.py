@@ -124,8 +124,8 @@ def at_their_caps(tendency):
 
 def blowing(grid, speed, angle, fields=1):
     state = torch.zeros(1, fields, grid.ny, grid.nx, dtype=torch.float64)
-    wind = {"U": torch.tensor(speed * math.cos(angle)).double(), "V": torch.tensor(speed * math.sin(angle)).double()}
-    return state, wind
+    east, north = torch.tensor([speed * math.cos(angle), speed * math.sin(angle)], dtype=torch.float64)
+    return state, {"U": east, "V": north}
 
 
 MIXED = {
