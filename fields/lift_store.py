@@ -89,6 +89,7 @@ def lift_store(
     variables: Sequence[str] | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
+    block_steps: int | None = None,
     force: bool = False,
     watcher: Watcher | None = None,
 ) -> LiftSummary:
@@ -103,6 +104,7 @@ def lift_store(
     variables : those to lift; by default all that a mean makes sense of
     workers : processes of a local dask cluster; None or 0 uses threads of this process
     scheduler : address of a running dask scheduler instead
+    block_steps : moments done at once; by default as many as a fixed amount of memory holds
     force : replace ``target``
     """
     settings = settings or LiftSettings()
@@ -116,7 +118,7 @@ def lift_store(
     station_pressure = ds.attrs.get("pressure_kind", "station") != "sea_level"
     template = _template(ds.isel(station=alive), grid, altitude, names, lift, None if dem is None else Path(dem).name)
     identity = f"{store.fingerprint(source)};{asdict(settings)};{grid.to_dict()};{names};{list(alive)}"
-    block = _block_length(len(alive), grid.size, len(names))
+    block = block_steps or _block_length(len(alive), grid.size, len(names))
     with store.create(
         target, template, force=force, resume=True, identity=identity, time_block=block, kind="fields"
     ) as staged:
