@@ -11,6 +11,7 @@ r"""How stations become a field: the lift methods by name, and the object that c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -75,15 +76,14 @@ def altitude_weight(text: str | float) -> float:
         code="SPDE-D076",
         do=f"--w-alt '{PAPER_W_ALT}' (the paper's 5, distance in km and altitude in m) or --w-alt '5 m/m'",
     )
-    if "/" not in text:
+    parts = re.fullmatch(r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*([a-zA-Z]+)\s*/\s*([a-zA-Z]+)\s*", text)
+    if parts is None:
         raise wrong
     try:
-        weight = float(registry.Quantity(text).to("m/m").magnitude)
-    except (pint.PintError, ValueError, TypeError, AttributeError):
+        over, under = (float(registry.Quantity(1.0, unit).to("m").magnitude) for unit in parts.groups()[1:])
+    except (pint.PintError, AttributeError):
         raise wrong from None
-    if not (np.isfinite(weight) and weight >= 0.0):
-        raise wrong
-    return weight
+    return float(parts[1]) * over / under
 
 
 @dataclass(frozen=True, slots=True)
