@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .constants import T_standard, lapse_standard
+from .constants import R_d, T_standard, g, lapse_standard
 from .derive import standard_pressure
 from .errors import Problem, ProblemReport
 from .plausibility import Subject
@@ -168,7 +168,7 @@ def check_pressure_profile(pressure: Array, alt: Array, subject: Subject, *, kin
         return report
     alone = usable & (np.abs(misfit - offset) > _LARGEST_MISFIT)
     if alone.any():
-        metres = (misfit - offset)[alone][0] * T_standard / lapse_standard / 5.2559  # exponent of the standard profile
+        metres = (misfit - offset)[alone][0] * R_d * T_standard / g  # the scale height of the standard atmosphere
         report.warning(
             "SPDE-D017", f"the pressure of {int(alone.sum())} stations does not fit their altitude",
             where=subject.where("p", alone),

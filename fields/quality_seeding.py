@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from .constants import p_standard
+from .derive import standard_pressure
 from .quality import check
 from .quality_flags import MASKING
 from .units_gate import conversion
@@ -29,6 +31,18 @@ _SPIKES = {
 }  # fmt: skip
 # A drift reaches the second figure; its values count as errors once they are off by the first.
 _DRIFTS = {"p": (3.5, 8.0), "t": (3.5, 8.0), "rh": (18.0, 45.0)}
+# Unit slips: (the unit of the numbers, the unit they are taken for). Subtle for pressure is one that was reduced to
+# the sea at a station so low that it hides.
+_SLIPS: dict[str, dict[str, tuple[str, str]]] = {
+    "gross": {
+        "t": ("degF", "degC"),
+        "p": ("mmHg", "hPa"),
+        "rh": ("1", "%"),
+        "u": ("km/h", "m/s"),
+        "v": ("km/h", "m/s"),
+    },
+    "subtle": {"u": ("kt", "m/s"), "v": ("kt", "m/s")},
+}
 _DRIFT_DAYS = 60
 _SWAP_DAYS = 60
 _STUCK_HOURS = {"gross": (48, 240), "subtle": (14, 30)}
@@ -234,18 +248,14 @@ def _maker(name: str, kind: str, grade: str) -> Callable[[Array, float], tuple[A
             return after, np.abs(after - x) >= least
 
         return drift
-    if grade == "gross":
-        convert = {
-            "t": lambda x: 1.8 * (x - 273.15) + 32.0 + 273.15, "p": lambda x: x * 0.750062, "rh": lambda x: x / 100,
-            "u": lambda x: x * 3.6, "v": lambda x: x * 3.6,
-        }[name]  # fmt: skip
-        return lambda x, alt: (convert(x), everywhere(x))
-    if name in ("u", "v"):
-        knots = 1.0 / conversion("ff", "kt").factor
-        return lambda x, alt: (x * knots, everywhere(x))
+    slip = _SLIPS[grade].get(name)
+    if slip is not None:
+        true, declared = (conversion(name, unit) for unit in slip)
+        return lambda x, alt: (declared.to_si(true.from_si(x)), everywhere(x))
     if name == "p":
-        # Reduced to the sea at a station low enough to hide it.
-        return lambda x, alt: (x * np.exp(alt / 8000.0), everywhere(x)) if 40 < alt < 200 else (None, None)
+        return lambda x, alt: (
+            (x * p_standard / standard_pressure(alt), everywhere(x)) if 40 < alt < 200 else (None, None)
+        )
     return None
 
 
