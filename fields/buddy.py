@@ -91,19 +91,21 @@ def _regressions(departures: Array, candidates: Array) -> tuple[Array, Array, Ar
     """The best neighbours of every station with slope and weight (inverse residual variance)."""
     clipped = _clip(departures)
     there = np.isfinite(clipped)
-    value, count = np.where(there, clipped, 0.0).astype(np.float32), there.astype(np.float32)
-    square = (value * value).astype(np.float32)
+    # A station's record in one piece of memory: neighbours are then picked by rows, not gathered value by value.
+    value = np.ascontiguousarray(np.where(there, clipped, 0.0).T, np.float32)
+    count = np.ascontiguousarray(there.T, np.float32)
+    square = value * value
     real = candidates >= 0
     pick = np.where(real, candidates, 0)
     shape = pick.shape
     common, product, own, other = (np.zeros(shape) for _ in range(4))
     for s in range(shape[0]):
         n = pick[s]
-        mine, theirs = value[:, s], value[:, n]
-        common[s] = count[:, s] @ count[:, n]
-        product[s] = mine @ theirs
-        own[s] = square[:, s] @ count[:, n]
-        other[s] = count[:, s] @ square[:, n]
+        known = count[n]
+        common[s] = known @ count[s]
+        product[s] = value[n] @ value[s]
+        own[s] = known @ square[s]
+        other[s] = square[n] @ count[s]
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.clip(product / other, 0.0, 2.0)
         left = (own - 2 * slope * product + slope**2 * other) / common

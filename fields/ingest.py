@@ -36,6 +36,8 @@ Array = np.ndarray[Any, Any]
 _BLOCK_VALUES = 4_000_000
 _LONGEST_BLOCK = 4096
 _CHUNK = 512
+# A large network takes more memory rather than blocks that are shorter than their margins.
+_SHORTEST_BLOCK = 256
 # Steps on either side of a block that quality control judges it by.
 _MARGIN = 400
 # Stations that a command to type still names.
@@ -257,10 +259,11 @@ class _Ingest:
 
 
 def block_rows(stations: int, count: int) -> int:
-    """Steps of a block: whole chunks, few enough for memory, and no more than the record has."""
-    fits = max(1, _BLOCK_VALUES // max(1, stations))
+    """Steps of a block: whole chunks, few enough for memory with their margins, no more than the record has."""
+    room = max(1, _BLOCK_VALUES // max(1, stations))
+    fits = max(room - 2 * _MARGIN, min(room, _SHORTEST_BLOCK))
     rows = fits // _CHUNK * _CHUNK if fits >= _CHUNK else 1 << (fits.bit_length() - 1)
-    return max(1, min(rows, _LONGEST_BLOCK, -(-count // 1)))
+    return max(1, min(rows, _LONGEST_BLOCK, count))
 
 
 def _on_this_clock(do: str, zone: str) -> str:
