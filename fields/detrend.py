@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fields.constants import T_standard, lapse_standard
+from fields.constants import T_standard, lapse_standard, p_standard
 from fields.profiles import PRIORS, Array, Places, Plane, fit_plane, reduced, restored
 
 __all__ = ["Means", "detrended_means"]
@@ -116,12 +116,16 @@ def _pressure(
     # A barometer without a thermometer beside it stands in air of the plane's temperature.
     warmth = xp.where(xp.isnan(warmth), 0.0, warmth)
     lapse = -column.along_z
-    at_sea = reduced(_double(pressure), column.at_sea_level(sources) + warmth, lapse, sources.z, xp)
+    # Missing values pass the logarithm as an ordinary pressure: its derivative at NaN would be NaN.
+    gone = xp.isnan(pressure)
+    safe = xp.where(gone, p_standard, _double(pressure))
+    at_sea = reduced(safe, column.at_sea_level(sources) + warmth, lapse, sources.z, xp)
+    at_sea = xp.where(gone, xp.nan, at_sea)
     plane = plane_of(at_sea)
     means, coverage = average(_like(at_sea - plane.at(sources, sources.known_z), pressure))
     # The same stations with the same weights give the temperature of the target's column: an error of a
     # thermometer then acts over the difference of altitudes, not over the whole altitude.
-    warm, _ = average(_like(xp.where(xp.isnan(at_sea), at_sea, warmth), pressure))
+    warm, _ = average(_like(xp.where(gone, xp.nan, warmth), pressure))
     sea_level = column.at_sea_level(targets) + warm
     lifted = restored(means + plane.at(targets, targets.known_z), sea_level, lapse, targets.z, xp)
     return _like(lifted, pressure), coverage

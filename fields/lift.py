@@ -52,7 +52,9 @@ class WeightedMeans(nn.Module):
         self, values: Float[Tensor, "... source"], valid: Bool[Tensor, "... source"] | None = None
     ) -> tuple[Float[Tensor, "... target"], Float[Tensor, "... target"]]:
         """Means at the targets, NaN where no source is there at all, and the share of the weight behind each."""
-        there = ~torch.isnan(values) if valid is None else valid & ~torch.isnan(values)
+        there = torch.logical_not(torch.isnan(values))
+        if valid is not None:
+            there = there & valid
         known = torch.where(there, values, torch.zeros_like(values))
         counted = there.to(values.dtype)
         total, share = self._sum(known), self._sum(counted)

@@ -124,7 +124,7 @@ def fit_plane(values: Array, places: Places, altitude: Array, prior: SlopePrior,
     design = xp.stack([xp.ones_like(places.x), *design], -1)
     outer = (design[:, :, None] * design[:, None, :]).reshape(-1, 16)
 
-    there = ~xp.isnan(values)
+    there = xp.logical_not(xp.isnan(values))
     scaled = xp.where(there, values, 0.0) / prior.scatter
     present = xp.where(there, xp.ones_like(values), 0.0)
     count = present.sum(-1)
@@ -141,7 +141,8 @@ def fit_plane(values: Array, places: Places, altitude: Array, prior: SlopePrior,
     stiffness = xp.stack([none, none + flat, none + flat, none + steep], -1)
     pull = xp.stack([none, none, none, none + steep * prior.usual * _VERTICAL / prior.scatter], -1)
 
-    identity = xp.diag(xp.ones_like(design[0]))
+    place = xp.cumsum(xp.ones_like(design[0]), 0)
+    identity = xp.where(place[:, None] == place[None, :], xp.ones_like(outer[:1]).reshape(4, 4), 0.0)
     influence, variance = present, 0.0 * count + _LEAST_SCATTER**2
     for _ in range(_ITERATIONS):
         normal = (influence @ outer).reshape(*count.shape, 4, 4) * active[..., :, None] * active[..., None, :]

@@ -58,7 +58,7 @@ class Elevation:
             )
         for axis, places in (("latitude", self.lat), ("longitude", self.lon)):
             steps = np.diff(places)
-            if not (steps > 0).all() or steps.max() > 1.5 * steps.min():
+            if not (steps > 0).all() or steps.max() > 1.01 * steps.min():
                 raise DataError(f"{self.name} is not on an even grid along {axis}", code="SPDE-D080", do="regrid it")
         low, high = float(self.metres.min()), float(self.metres.max())
         if not (low >= _LOWEST and high <= _HIGHEST):
