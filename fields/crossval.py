@@ -125,6 +125,10 @@ def cross_validate(
     moments : at most so many times, spread over the record
     """
     settings = settings or LiftSettings()
+    placed = np.isfinite(ds["alt"].values)
+    if not placed.all():
+        logger.warning("%d stations without altitude are left out", int((~placed).sum()))
+        ds = ds.isel(station=np.flatnonzero(placed))
     times = ds["time"].values
     step = float(np.median(np.diff(times)) / np.timedelta64(1, "s")) if len(times) > 1 else 0.0
     some = ds.isel(time=scattered_times(len(times), step, moments))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fields.detrend import Means, detrended_means
-from fields.errors import UsageError
+from fields.errors import DataError, UsageError
 from fields.geometry import LocalMetric, check_places
 from fields.neighbors import nearest, usable_neighbours
 from fields.profiles import Places
@@ -145,6 +145,13 @@ class StationLift:
         method = LIFT_METHODS[settings.method]
         lat, lon, alt = (np.atleast_1d(np.asarray(part, dtype=np.float64)) for part in stations)
         check_places(lat, lon)
+        if (method.uses_altitude or method.detrends) and not np.isfinite(alt).all():
+            lost = int((~np.isfinite(alt)).sum())
+            raise DataError(
+                f"{lost} of {alt.size} stations have no altitude, which `{method.name}` needs",
+                code="SPDE-D092",
+                do="leave them out, or --method idw",
+            )
         metric = metric or LocalMetric.around(lat, lon)
         here = metric.xy(lat, lon)
         there = metric.xy(*(np.atleast_1d(np.asarray(part, dtype=np.float64)) for part in targets[:2]))
@@ -163,7 +170,7 @@ class StationLift:
             distance, epsilon_m=settings.epsilon_m, power=settings.power, exact=method.exact
         )
         weights = SparseWeights(index, weight, len(lat), CoarseStandIn(here, there, excluded))
-        low, high = float(alt.min()), float(alt.max())
+        low, high = float(np.nanmin(alt)), float(np.nanmax(alt))
         reach = _within_reach(here, there, weights) if method.detrends else there
         return cls(
             settings,

@@ -110,10 +110,12 @@ def lift_store(
     settings = settings or LiftSettings()
     ds = store.open(source)
     names = _names(ds, variables)
+    model = None if dem is None else Elevation.open(Path(dem))
+    ds = _with_altitudes(ds, model)
     alive, dropped = _stations(ds, names)
     lat, lon, alt = (ds[name].values[alive] for name in ("lat", "lon", "alt"))
     grid = grid or GridSpec.around(lat, lon, height=height)
-    altitude = station_altitude(lat, lon, alt, grid, settings) if dem is None else Elevation.open(Path(dem)).on(grid)
+    altitude = station_altitude(lat, lon, alt, grid, settings) if model is None else model.on(grid)
     lift = StationLift.between((lat, lon, alt), (*grid.cells(), altitude.ravel()), settings, metric=grid.metric)
     station_pressure = ds.attrs.get("pressure_kind", "station") != "sea_level"
     template = _template(ds.isel(station=alive), grid, altitude, names, lift, None if dem is None else Path(dem).name)
@@ -192,8 +194,18 @@ def _names(ds: xr.Dataset, wanted: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(wanted))
 
 
+def _with_altitudes(ds: xr.Dataset, model: Elevation | None) -> xr.Dataset:
+    """Altitudes that the store lacks, from the elevation model where there is one."""
+    gone = ~np.isfinite(ds["alt"].values)
+    if not gone.any() or model is None:
+        return ds
+    logger.warning("%d stations without altitude take that of %s", int(gone.sum()), model.name)
+    filled = np.where(gone, model.at(ds["lat"].values, ds["lon"].values), ds["alt"].values)
+    return ds.assign_coords(alt=("station", filled, dict(ds["alt"].attrs)))
+
+
 def _stations(ds: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray[Any, Any], list[str]]:
-    """Indices of the stations that ever report, and the names of those that never do."""
+    """Indices of the stations that have an altitude and ever report, and the names of the others."""
     some = ds[list(names)].isel(time=scattered_times(ds.sizes["time"], 0.0, 256)).load()
     seen = np.zeros(ds.sizes["station"], dtype=bool)
     for name in names:
@@ -202,10 +214,11 @@ def _stations(ds: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray[Any, Any
         # Silent in the sample: only the whole record can tell.
         column = ds[list(names)].isel(station=int(station)).load()
         seen[station] = any(np.isfinite(column[name].values).any() for name in names)
+    seen &= np.isfinite(ds["alt"].values)
     dropped = [str(name) for name in ds["station"].values[~seen]]
     if dropped:
         place = locate(stations=dropped, out_of=ds.sizes["station"])
-        logger.warning("left out, for they never report: %s", place)
+        logger.warning("left out, for they never report or have no altitude: %s", place)
     if not seen.any():
         raise DataError("no station ever reports", code="SPDE-D070", do="stationpde data info STORE")
     return np.flatnonzero(seen), dropped
