@@ -45,8 +45,10 @@ def relief() -> Elevation:
             lat, lon, metres = (np.asarray(found[name], np.float64) for name in ("latitude", "longitude", "topo"))
     except (OSError, KeyError, ValueError):
         return _invented()
-    # Longitudes are given from 0 to 360 there.
-    return Elevation.of(lat, lon - 360.0, metres, "topobathy of matplotlib")
+    # It is on Mercator's latitudes, which an elevation model is not; longitudes are given from 0 to 360 there.
+    even = np.linspace(lat[0], lat[-1], lat.size)
+    regridded = np.stack([np.interp(even, lat, column) for column in metres.T], axis=1)
+    return Elevation.of(even, lon - 360.0, regridded, "topobathy of matplotlib")
 
 
 def _invented() -> Elevation:
