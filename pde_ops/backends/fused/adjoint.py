@@ -54,7 +54,12 @@ def _shares(g: Graph, node: Node, seed: Node) -> Iterator[tuple[Node, Node]]:
         case "exp":
             yield a, g.mul(seed, node)
         case "log":
-            yield a, g.div(seed, a)
+            slow, fast = g.split(a)
+            if fast.op == "recip":  # d ln(s/x) = ds/s - dx/x, without going through 1/x and back
+                yield slow, g.div(seed, slow)
+                yield fast.args[0], g.neg(g.mul(seed, fast))
+            else:
+                yield a, g.div(seed, a)
         case "sqrt":
             yield a, g.mul(g.const(0.5), g.div(seed, node))
         case "sin":
