@@ -30,6 +30,8 @@ Array = np.ndarray[Any, Any]
 _BAD_COLUMN = re.compile(r"In CSV column #(\d+)")
 _BAD_ROW = re.compile(r"Row #(\d+)")
 _PLACES = ("lat", "lon", "alt")
+# Bytes from which the compiled reader's start-up pays.
+LONG = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Parsed:
 class Decoder:
     """Turns blocks of one table into `Parsed` rows. Blocks may be decoded in several threads.
 
-    ``keep`` is (step, tolerance) in seconds where only rows near a multiple of the step are wanted.
+    ``keep`` is (step, tolerance) in seconds where only rows near a multiple of the step are wanted; ``size`` the bytes
+    of the table, 0 where unknown.
     """
 
     column_map: ColumnMap
@@ -61,6 +64,7 @@ class Decoder:
     keep: tuple[int, int] | None = None
     layout: TextLayout | None = None
     path: Path | None = None
+    size: int = 0
     wanted: dict[str, int] = field(init=False)
     times: list[int] = field(init=False)
     as_text: set[str] = field(init=False)
@@ -114,14 +118,15 @@ class Decoder:
     def _table(self, block: Block) -> pa.Table:
         layout = self.layout
         assert layout is not None  # set for every text table
+        types = self._types()
+        if self._is_plain(block):
+            from .csv_kernel import read_plain
+
+            numbered = {int(name[1:]): kind for name, kind in types.items()}
+            made = read_plain(block.content, layout.separator, layout.decimal, numbered, len(layout.columns))
+            if made is not None:
+                return made
         names = [f"c{i}" for i in range(len(layout.columns))]
-        text, number = pa.string(), pa.float32()
-        types: dict[str, pa.DataType] = {f"c{i}": text for i in self.times}
-        for name, i in self.wanted.items():
-            if name in ("@id", "@name") or name in self.as_text:
-                types[f"c{i}"] = text
-            else:
-                types.setdefault(f"c{i}", pa.float64() if name.startswith("@") else number)
         return csv.read_csv(
             pa.BufferReader(pa.py_buffer(block.content)),
             read_options=csv.ReadOptions(
@@ -136,6 +141,21 @@ class Decoder:
                 decimal_point=layout.decimal,
             ),
         )
+
+    def _types(self) -> dict[str, pa.DataType]:
+        """Types of the columns to be read."""
+        types: dict[str, pa.DataType] = {f"c{i}": pa.string() for i in self.times}
+        for name, i in self.wanted.items():
+            if name in ("@id", "@name") or name in self.as_text:
+                types[f"c{i}"] = pa.string()
+            else:
+                types.setdefault(f"c{i}", pa.float64() if name.startswith("@") else pa.float32())
+        return types
+
+    def _is_plain(self, block: Block) -> bool:
+        """Whether the compiled reader is worth its start-up and may know all that the map says."""
+        is_long = max(self.size, block.offset) >= LONG
+        return is_long and not self.as_text and not self.column_map.text.missing
 
     def _fault(self, block: Block, message: str) -> DataError:
         row = _BAD_ROW.search(message)

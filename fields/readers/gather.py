@@ -164,7 +164,7 @@ class _Reading:
                 stream.close()
 
     def _decoder(self, columns: Any, member: Member, layout: TextLayout | None = None) -> Decoder:
-        made = Decoder(self.column_map, columns, member.label, self.zone, self.keep, layout, member.path)
+        made = Decoder(self.column_map, columns, member.label, self.zone, self.keep, layout, member.path, member.size)
         self.tally.seen |= {name for name in made.wanted if not name.startswith("@")}
         return made
 
