@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, printable
+from .chunk_sizes import exceeds
 from .safety import MAX_RATIO, RATIO_FLOOR, check_ratio
 
 __all__ = ["check_foreign_store", "is_zarr"]
 
 _CODECS = {
-    "blosc", "zlib", "gzip", "zstd", "lz4", "lzma", "bz2", "crc32c", "crc32", "adler32", "fletcher32", "shuffle",
+    "blosc", "zlib", "gzip", "zstd", "lz4", "crc32c", "crc32", "adler32", "fletcher32", "shuffle",
     "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "vlen-utf8", "vlen-bytes", "bytes",
     "endian", "transpose", "sharding_indexed", "bitshuffle", "fixed-length-utf32", "scale_offset", "cast_value",
 }  # fmt: skip
@@ -26,6 +27,9 @@ _LARGEST_META = 16 << 20
 _LARGEST_CHUNK = 1 << 30
 _MOST_FILES = 2_000_000
 _META = (".zarray", "zarr.json")
+_PACKERS = ("blosc", "zlib", "gzip", "zstd", "lz4")
+# A chunk of this size is harmless whatever it claims to be.
+_LARGEST_PIECE = 32 << 20
 
 
 def is_zarr(path: Path) -> bool:
@@ -49,6 +53,8 @@ def check_foreign_store(path: Path) -> None:
             for name, array in _arrays(about, file, path):
                 _check_codecs(array, name)
                 inflated += _check_sizes(array, name)
+            if file.name in _META and "shape" in about:
+                _check_chunks(file.parent, about, path)
     if inflated > RATIO_FLOOR and inflated > MAX_RATIO * max(disk, 1):
         check_ratio(inflated, disk, printable(path.name))
 
@@ -110,14 +116,33 @@ def _check_codecs(array: dict[str, Any], name: str) -> None:
         )
 
 
-def _check_sizes(array: dict[str, Any], name: str) -> int:
-    shape = array.get("shape")
+def _check_chunks(folder: Path, array: dict[str, Any], path: Path) -> None:
+    """Hold every chunk's claim against the array's chunk length; chunks inside shards are left to zarr's own bounds."""
+    codecs = [array["compressor"]] if array.get("compressor") else array.get("codecs") or []
+    outer = [name.removeprefix("numcodecs.") for name in _names(codecs)]
+    packing = next((name for name in reversed(outer) if name in _PACKERS), None)
+    if packing is None or "sharding_indexed" in outer:
+        return
+    limit = max(_LARGEST_PIECE, 16 * math.prod(_chunk_shape(array) or [1]))
+    for file in folder.rglob("*"):
+        is_chunk = file.is_file() and not file.name.startswith(".z") and file.name != "zarr.json"
+        if is_chunk and exceeds(file, packing, limit):
+            label = f"{printable(path.name)} › {printable(file.relative_to(path))}"
+            raise DataError(f"{label} would inflate beyond its array's chunks", code="SPDE-D104")
+
+
+def _chunk_shape(array: dict[str, Any]) -> Any:
     chunks, grid = array.get("chunks"), array.get("chunk_grid")
     if isinstance(grid, dict):  # zarr 3
         inside = grid.get("configuration")
         chunks = inside.get("chunk_shape") if isinstance(inside, dict) else None
+    return chunks
+
+
+def _check_sizes(array: dict[str, Any], name: str) -> int:
+    shape = array.get("shape")
     sizes = []
-    for lengths in (shape, chunks):
+    for lengths in (shape, _chunk_shape(array)):
         good = isinstance(lengths, list) and all(isinstance(n, int) and 0 <= n < 1 << 62 for n in lengths)
         if not good:
             raise DataError(f"{name} claims a shape or chunks that no array has", code="SPDE-D103")

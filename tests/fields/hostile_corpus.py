@@ -293,6 +293,16 @@ def stores(folder: Path) -> list[Path]:
         text = about if isinstance(about, str) else json.dumps(about)
         (path / "t" / ".zarray").write_text(text)
         made.append(path)
+    packed = {"zlib": zlib.compress(bytes(150_000_000)), "gzip": gzip.compress(bytes(150_000_000)),
+              "lz4": struct.pack("<I", 2**30) + bytes(100), "blosc": bytes(4) + struct.pack("<I", 2**30) + bytes(100),
+              "zstd": b"\x28\xb5\x2f\xfd\x80\x00" + struct.pack("<I", 2**30) + bytes(100)}  # fmt: skip
+    for codec, chunk in packed.items():
+        path = folder / f"bomb_{codec}.zarr"
+        (path / "t").mkdir(parents=True)
+        (path / ".zgroup").write_text('{"zarr_format": 2}')
+        (path / "t" / ".zarray").write_text(json.dumps({**meta, "compressor": {"id": codec}}))
+        (path / "t" / "0.0").write_bytes(chunk)
+        made.append(path)
     three = folder / "codec_v3.zarr"
     (three / "t").mkdir(parents=True)
     (three / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')

@@ -115,6 +115,13 @@ def test_no_file_cost_more_than_a_hundred_megabytes(corpus):
     assert costly == {}
 
 
+def test_bombs_are_refused_for_being_bombs(corpus):
+    codes = {Path(o["path"]).name: o["code"] for o in corpus["outcomes"] if "bomb" in Path(o["path"]).name}
+    assert len(codes) >= 9
+    # The gzip file that lies about its size, and the map, are refused for what they hold.
+    assert {name for name, code in codes.items() if code != "SPDE-D104"} == {"lying_bomb.csv.gz", "unit_bomb.toml"}
+
+
 def test_faults_in_text_are_named_by_line(corpus):
     said = {Path(o["path"]).name: o["text"] for o in corpus["outcomes"]}
     tables = ("nul", "ragged", "words", "far_year", "bare_cr", "million_columns", "wide_rows")

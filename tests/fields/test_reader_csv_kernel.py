@@ -62,8 +62,8 @@ def test_a_decimal_comma_and_blanks_in_words_are_plain():
 @pytest.mark.parametrize(
     "line",
     [b'"a",b,1,2\n', b"a,b,1e5,2\n", b"a,b,M,2\n", b"a,b,1\n", b"a,b,1,2,3\n", b"\n", b"a,b,nan,2\n", b"a,b,-,2\n",
-     b"a,b,.,2\n", b"a,b,-.,2\n", b"a,b,+1,2\n", b"a,b,1_0,2\n", b"a,b, 1,2\n", b"a,b,1.2.3,2\n", b"a,b,12345678901234567,2\n",
-     b"\xe9,b,1,2\n", b"a,b,1,2\r", b"a,b,1,2", b"a\rb,b,1,2\n"],
+     b"a,b,.,2\n", b"a,b,-.,2\n", b"a,b,+1,2\n", b"a,b,1_0,2\n", b"a,b, 1,2\n", b"a,b,1.2.3,2\n",
+     b"a,b,12345678901234567,2\n", b"\xe9,b,1,2\n", b"a,b,1,2\r", b"a,b,1,2", b"a\rb,b,1,2\n"],
 )  # fmt: skip
 def test_what_is_not_plain_is_left_to_the_general_parser(line):
     assert read_plain(b"a,b,1.5,2\n" + line, ",", ".", TYPES, 4) is None
