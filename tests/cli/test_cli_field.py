@@ -1,0 +1,139 @@
+"""`stationpde field`: lift, sample, cv and plot from the command line, and what they say when they cannot."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from fields import store
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fields"))
+from conftest_stations import make_stations
+
+
+def run(*words: object):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def stations(tmp_path_factory):
+    return store.write(make_stations(48, 15), tmp_path_factory.mktemp("cli") / "in.zarr")
+
+
+@pytest.fixture(scope="module")
+def lifted(stations):
+    target = stations.parent / "fields.zarr"
+    outcome = run("field", "lift", stations, target, "--height", 8, "--json")
+    assert outcome.exit_code == 0, outcome.stderr
+    return target, json.loads(outcome.stdout)
+
+
+def test_lift_writes_a_field_store_and_says_what_it_made(lifted):
+    target, answer = lifted
+    ds = store.open(target)
+    assert answer["variables"] == ["u", "v", "p", "t", "rh"]
+    assert ds.sizes["lat"] == 8 and ds.sizes["time"] == 48
+    assert answer["grid"]["height"] == 8 and answer["path"] == str(target)
+
+
+def test_lift_to_an_existing_store_exits_2_and_tells_of_force(lifted, stations):
+    outcome = run("field", "lift", stations, lifted[0])
+    assert outcome.exit_code == 2
+    assert "--force" in outcome.stderr
+
+
+def test_lift_takes_method_neighbours_relief_and_variables(stations, tmp_path):
+    np.savez(tmp_path / "dem.npz", lat=np.arange(40.0, 54.0), lon=np.arange(-4.0, 12.0), elev_m=np.full((14, 16), 99.0))
+    words = [
+        "--method",
+        "terrain_idw",
+        "--k",
+        4,
+        "--w-alt",
+        "5 m/m",
+        "--dem",
+        tmp_path / "dem.npz",
+        "--variables",
+        "t,p",
+    ]
+    outcome = run("field", "lift", stations, tmp_path / "o.zarr", "--height", 6, *words)
+    assert outcome.exit_code == 0, outcome.stderr
+    ds = store.open(tmp_path / "o.zarr")
+    assert ds.attrs["method"] == "terrain_idw" and json.loads(ds.attrs["lift_settings"])["w_alt"] == 5.0
+    assert "u" not in ds and float(ds["alt"].max()) == 99.0
+    assert str(tmp_path / "o.zarr") in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "what"),
+    [
+        (["--method", "kriging"], 2, "no lift method 'kriging'"),
+        (["--w-alt", "5"], 2, "w_alt needs a number"),
+        (["--dem", "absent.npz"], 2, "there is no file"),
+        (["--variables", "snow"], 2, "cannot be lifted"),
+    ],
+)
+def test_lift_refuses_with_what_to_type(stations, tmp_path, words, code, what):
+    outcome = run("field", "lift", stations, tmp_path / "o.zarr", *words)
+    assert outcome.exit_code == code
+    assert what in outcome.stderr
+    assert not (tmp_path / "o.zarr").exists()
+
+
+def test_lift_of_no_store_is_a_usage_error(tmp_path):
+    assert run("field", "lift", tmp_path / "none.zarr", tmp_path / "o.zarr").exit_code == 2
+
+
+def test_stations_near_the_pole_exit_3(tmp_path):
+    ds = make_stations(3, 5)
+    path = store.write(ds.assign_coords(lat=ds["lat"] + 39.0), tmp_path / "in.zarr")
+    outcome = run("field", "lift", path, tmp_path / "o.zarr")
+    assert outcome.exit_code == 3
+    assert "projection" in outcome.stderr
+
+
+def test_cv_prints_a_table_and_json_of_the_promised_form(stations):
+    outcome = run("field", "cv", stations, "--moments", 12)
+    assert outcome.exit_code == 0, outcome.stderr
+    assert outcome.stdout.split("\n")[0].split() == ["variable", "unit", "idw", "terrain_idw", "detrended"]
+    scores = json.loads(run("field", "cv", stations, "--moments", 12, "--json").stdout)
+    assert list(scores) == ["u", "v", "p", "t", "rh"]
+    assert list(scores["t"]) == ["idw", "terrain_idw", "detrended"]
+    assert scores["p"]["detrended"] < 0.5 * scores["p"]["idw"]
+
+
+def test_cv_by_distance_and_by_method(stations):
+    outcome = run("field", "cv", stations, "--moments", 6, "--block-km", 120, "--method", "idw", "--json")
+    scores = json.loads(outcome.stdout)
+    plain = json.loads(run("field", "cv", stations, "--moments", 6, "--method", "idw", "--json").stdout)
+    assert list(scores["t"]) == ["idw"]
+    assert scores["p"] != plain["p"]
+
+
+def test_sample_writes_series_and_marks_places_outside(lifted, tmp_path):
+    (tmp_path / "p.csv").write_text("name,lat,lon,alt\nhere,46,3,200\nfar,10,100,0\n")
+    outcome = run("field", "sample", lifted[0], tmp_path / "p.csv", "-o", tmp_path / "s.csv")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert "far" in outcome.stderr and str(tmp_path / "s.csv") in outcome.stdout
+    assert len((tmp_path / "s.csv").read_text().splitlines()) == 1 + 2 * 48
+    assert run("field", "sample", lifted[0], tmp_path / "p.csv", "-o", tmp_path / "s.csv").exit_code == 2
+
+
+def test_sample_as_json_needs_no_file(lifted, tmp_path):
+    (tmp_path / "p.csv").write_text("lat,lon\n46,3\n")
+    outcome = run("field", "sample", lifted[0], tmp_path / "p.csv", "--json")
+    answer = json.loads(outcome.stdout)
+    assert len(answer["series"]["t"][0]) == 48 and answer["points"][0]["inside"]
+    assert run("field", "sample", lifted[0], tmp_path / "p.csv").exit_code == 2
+
+
+def test_plot_draws_a_picture(lifted, tmp_path):
+    outcome = run("field", "plot", lifted[0], "-o", tmp_path / "map.png", "--at", "2021-06-01T12:00")
+    assert outcome.exit_code == 0, outcome.stderr
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    assert run("field", "plot", lifted[0], "-o", tmp_path / "map.png").exit_code == 2
+    assert run("field", "plot", lifted[0], "-o", tmp_path / "m.png", "--at", "1999-01-01").exit_code == 3
