@@ -48,8 +48,8 @@ def declared() -> set[str]:
 
 # `pde_ops.testing.strategies` is for who has a test framework anyway.
 OPTIONAL = {"hypothesis"}
-# Imported by name, when they are needed.
-BY_NAME = {"numba", "matplotlib", "metpy"}
+# Imported by name, when they are needed; netCDF4 by xarray.
+BY_NAME = {"numba", "matplotlib", "metpy", "netcdf4"}
 
 
 def test_every_import_is_declared():
