@@ -94,7 +94,7 @@ def _parts(ds: xr.Dataset, label: str) -> Parts:
 
 def _from_geotiff(path: Path) -> Parts:
     try:
-        import rioxarray  # type: ignore[import-not-found, unused-ignore]
+        import rioxarray
     except ImportError:
         raise ResourceError(
             f"{printable(path.name)} is GeoTIFF, which needs rioxarray",
