@@ -46,7 +46,8 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     for name in PARTS if options.only is None else (options.only,):
         module = import_module(f".{name}", __package__)
         elsewhere = {"languages_python": options.languages_python} if name == "pde_step" else {}
-        results[name] = {"quick": options.quick, **module.measure(options.quick, **elsewhere)}
+        load = round(os.getloadavg()[0], 1)
+        results[name] = {"quick": options.quick, "load_average": load, **module.measure(options.quick, **elsewhere)}
     return results
 
 

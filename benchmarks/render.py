@@ -34,7 +34,8 @@ def _machine(results: dict[str, Any]) -> str:
     units = ", ".join(at["vector_units"]) or "no vector units known"
     versions = ", ".join(f"{name} {version}" for name, version in at["packages"].items())
     quick = " This was a `--quick` run: a look, not a measurement." if step["quick"] else ""
-    return f"Machine: {at['processor']} ({units}), {at['cores']} cores; {at['compiler']}; {versions}.{quick}\n"
+    load = f" Load average at the start: {step['load_average']}." if "load_average" in step else ""
+    return f"Machine: {at['processor']} ({units}), {at['cores']} cores; {at['compiler']}; {versions}.{load}{quick}\n"
 
 
 def _ratios(step: dict[str, Any]) -> str:

@@ -1,0 +1,72 @@
+"""The page of benchmarks says what the results say, and the results name no machine."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results.json"
+
+sys.path.insert(0, str(ROOT))
+from benchmarks import __main__ as command  # noqa: E402
+from benchmarks import languages, render, thermo  # noqa: E402
+
+
+def test_the_page_is_written_from_the_results():
+    page = render.page(json.loads(RESULTS.read_text(encoding="utf-8")))
+    assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page
+
+
+def test_the_results_hold_the_figures_that_are_promised():
+    step = json.loads(RESULTS.read_text(encoding="utf-8"))["pde_step"]
+    promised = ["forward_vs_eager", "forward_backward_vs_eager", "forward_vs_bound", "gradient_error"]
+    promised += ["vs_py_pde_per_cell", "vs_devito_per_cell", "vs_gt4py_per_cell", "start_seconds"]
+    assert [key for key in promised if key not in step] == []
+
+
+def test_the_results_name_no_host_and_no_path():
+    text = RESULTS.read_text(encoding="utf-8")
+    assert not re.search(r'"/|[A-Za-z]:\\\\', text)
+    assert os.uname().nodename not in text
+
+
+def test_a_language_that_is_not_installed_is_not_measured(monkeypatch):
+    monkeypatch.setattr(languages.importlib.util, "find_spec", lambda name: None)
+    assert languages.measure(quick=True) == {"devito": None, "gt4py": None}
+
+
+def test_a_page_without_other_libraries_says_so():
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    for key in ("vs_devito_per_cell", "vs_gt4py_per_cell", "vs_py_pde_per_cell", "py_pde"):
+        results["pde_step"][key] = None
+    results["pde_step"]["languages"] = {"devito": None, "gt4py": None}
+    page = render.page(results)
+    assert "Not measured in this run" in page
+    assert "not measured" in page
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path):
+    file = tmp_path / "results.json"
+    command.write_atomically(file, "old")
+    command.write_atomically(file, "new")
+    assert file.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
+
+
+@pytest.mark.slow
+def test_both_sides_of_the_thermodynamics_agree():
+    assert thermo.measure(quick=True)["largest_relative_difference"] < 1e-10
+
+
+@pytest.mark.slow
+def test_the_page_can_be_written_alone():
+    outcome = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--render"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert "docs/benchmarks.md" in outcome.stdout
