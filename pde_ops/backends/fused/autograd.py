@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import BackendError
-from .compiled import Call
+from .compiled import Call, Stored
 from .scaled import ScaleKernel, scale_kernel
 
 __all__ = ["Evaluate", "Scale", "evaluate", "scale"]
@@ -31,7 +32,7 @@ def scale(
     if torch.is_grad_enabled() and any(t.requires_grad for t in (state, coefficients, factor, *closures)):
         result: Tensor = Scale.apply(call, rule, state, coefficients, factor, *closures)  # type: ignore[no-untyped-call]
         return result
-    return _scaled(call, rule, state, coefficients, factor, closures)[0]
+    return _scaled(call, rule, state, coefficients, factor, closures, recording=False)[0]
 
 
 class Evaluate(torch.autograd.Function):
@@ -40,16 +41,16 @@ class Evaluate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, state: Tensor, coefficients: Tensor, factor: Tensor, *closures: Tensor) -> Tensor:
         """Run the forward kernel."""
-        result, stored = call.compiled.forward(call, state, closures, coefficients, factor)
+        result, stored = call.compiled.forward(call, state, closures, coefficients, factor, recording=True)
         ctx.call = call
-        ctx.save_for_backward(state, coefficients, factor, stored, *closures)
+        ctx.save_for_backward(state, coefficients, factor, *stored, *closures)
         return result
 
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         """Run the adjoint kernel."""
         with torch.no_grad():
-            grads = _adjoint(ctx, {"seed": given.contiguous()}, coefficients_at=2)
+            grads = _adjoint(ctx, {"seed": given.contiguous()}, ctx.saved_tensors, coefficients_at=2)
         return (None, *_first_order(grads))
 
 
@@ -61,9 +62,9 @@ class Scale(torch.autograd.Function):
         ctx: Any, call: Call, rule: Rule, state: Tensor, coefficients: Tensor, factor: Tensor, *closures: Tensor
     ) -> Tensor:
         """Run the tendency kernel and scale what it gives."""
-        result, rate, notes, stored = _scaled(call, rule, state, coefficients, factor, list(closures))
+        result, rate, notes, stored = _scaled(call, rule, state, coefficients, factor, closures, recording=True)
         ctx.call = call
-        ctx.save_for_backward(state, coefficients, factor, stored, rate, notes, *closures)
+        ctx.save_for_backward(state, coefficients, factor, *stored, *closures, rate, notes)
         return result
 
     @staticmethod
@@ -71,20 +72,26 @@ class Scale(torch.autograd.Function):
         """Scale back, and run the adjoint of the tendency."""
         with torch.no_grad():
             given = given.contiguous()
-            state, coefficients, factor, stored, rate, notes, *closures = ctx.saved_tensors
-            call: Call = ctx.call
+            *saved, rate, notes = ctx.saved_tensors
+            factor, call = saved[2], ctx.call
             seed, by_factor = _scaler(call, given).backward(given, rate, call.dt, factor.double(), notes)
             seeds = {"seed": seed, "direct seed": given}
-            saved = (state, coefficients, factor, stored, *closures)
-            grads = _adjoint(ctx, seeds, coefficients_at=3, saved=saved)
+            grads = _adjoint(ctx, seeds, saved, coefficients_at=3)
             grads[2] = by_factor.to(factor.dtype)
         return (None, None, *_first_order(grads))
 
 
 def _scaled(
-    call: Call, rule: Rule, state: Tensor, coefficients: Tensor, factor: Tensor, closures: list[Tensor]
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    rate, stored = call.compiled.forward(call, state, closures, coefficients, factor)
+    call: Call,
+    rule: Rule,
+    state: Tensor,
+    coefficients: Tensor,
+    factor: Tensor,
+    closures: Sequence[Tensor],
+    *,
+    recording: bool,
+) -> tuple[Tensor, Tensor, Tensor, Stored]:
+    rate, stored = call.compiled.forward(call, state, closures, coefficients, factor, recording=recording)
     result, notes = _scaler(call, state).forward(state, rate, call.dt, factor.double(), *rule)
     return result, rate, notes, stored
 
@@ -95,17 +102,15 @@ def _scaler(call: Call, like: Tensor) -> ScaleKernel:
     return scale_kernel(like.dtype, compiler)
 
 
-def _adjoint(
-    ctx: Any, seeds: dict[str, Tensor], *, coefficients_at: int, saved: tuple[Any, ...] | None = None
-) -> list[Tensor | None]:
+def _adjoint(ctx: Any, seeds: dict[str, Tensor], saved: Sequence[Any], *, coefficients_at: int) -> list[Tensor | None]:
     """Derivatives by state, coefficients, factor and closures."""
     call: Call = ctx.call
-    state, coefficients, factor, stored, *closures = ctx.saved_tensors if saved is None else saved
+    state, coefficients, factor, intermediates, values, *closures = saved
     wanted = {"coefficient"} if ctx.needs_input_grad[coefficients_at] else set()
     if call.kind == "advance" and ctx.needs_input_grad[coefficients_at + 1]:
         wanted.add("factor")
     by_state, by_closure, by_scalar = call.compiled.backward(
-        call, frozenset(wanted), seeds, state, stored, closures, coefficients, factor
+        call, frozenset(wanted), seeds, state, (intermediates, values), closures, coefficients, factor
     )
     count = coefficients.shape[0]
     by_coefficient = by_scalar[:count] if "coefficient" in wanted else None

@@ -73,7 +73,7 @@ class CKernel:
         self._scalars = kernel.traced.coefficients + len(kernel.traced.outputs) if kernel.seeded else 0
         self._plane = ny * nx * dtype.itemsize
         infos = [kernel.traced.arrays[a] for a in kernel.arrays()]
-        counts = kernel.traced.counts()
+        counts = {**kernel.traced.counts(), "saved": kernel.saved}
         table: list[int] = []
         # Strides of dense arrays are known beforehand: a call fills in addresses, and strides of what comes separately.
         self._dense: dict[str, list[tuple[int, int]]] = {}

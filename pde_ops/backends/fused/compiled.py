@@ -14,12 +14,14 @@ from ...grid import Grid2D
 from .binding import Arguments, Launch
 from .engine import Engine
 from .ir import Node
-from .plan import backward_kernel, forward_kernel
+from .plan import backward_kernel, forward_kernel, values_to_save
 from .trace import ArrayInfo, Traced
 
 __all__ = ["Call", "Compiled", "Kind"]
 
 Kind = Literal["tendency", "advance", "scaled"]
+Stored = tuple[Tensor | None, Tensor | None]
+"""Intermediates between stages, and values saved for the adjoint, ``[batch, n, y, x]`` each."""
 
 
 @dataclass(slots=True)
@@ -48,6 +50,14 @@ class _Adjoint:
     closures: tuple[bool, ...]
 
 
+def _planes(state: Tensor, count: int) -> Tensor | None:
+    return state.new_empty(state.shape[0], count, *state.shape[2:]) if count else None
+
+
+def _present(stored: Stored) -> dict[str, Tensor]:
+    return {kind: tensor for kind, tensor in zip(("stage", "saved"), stored, strict=True) if tensor is not None}
+
+
 class Compiled:
     """The kernels of a traced program, for every kind of output, dtype and set of wanted derivatives."""
 
@@ -57,7 +67,8 @@ class Compiled:
         self.engine = engine
         self.plane_infos = [info for info in traced.arrays if info.kind in ("static", "grid")]
         self._stored = sum(len(stage) for stage in traced.stages)
-        self._forward: dict[tuple[str, torch.dtype], Launch] = {}
+        self._saved: dict[str, list[Node]] = {}
+        self._forward: dict[tuple[str, torch.dtype, bool], Launch] = {}
         self._backward: dict[tuple[str, torch.dtype, frozenset[str]], _Adjoint] = {}
 
     def outputs(self, kind: Kind) -> list[Node]:
@@ -73,19 +84,26 @@ class Compiled:
         return pairs
 
     def forward(
-        self, call: Call, state: Tensor, closures: Sequence[Tensor], coefficients: Tensor, factor: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the outputs ``[batch, field, y, x]`` and the stored intermediates, if there are any."""
-        key = (call.kind, state.dtype)
+        self,
+        call: Call,
+        state: Tensor,
+        closures: Sequence[Tensor],
+        coefficients: Tensor,
+        factor: Tensor,
+        *,
+        recording: bool = False,
+    ) -> tuple[Tensor, Stored]:
+        """Return the outputs ``[batch, field, y, x]``, and what is kept: intermediates, and values for the adjoint."""
+        key = (call.kind, state.dtype, recording)
         launch = self._forward.get(key)
+        saved = self._to_save(call.kind) if recording else []
         if launch is None:
-            kernel = forward_kernel(self.traced, self.outputs(call.kind))
+            kernel = forward_kernel(self.traced, self.outputs(call.kind), saved)
             launch = self._forward[key] = self.engine.make(kernel, self.grid, state.dtype)
         result = torch.empty_like(state)
         blocks = {"field": state, "output": result}
-        stored = self._intermediates(state) if self._stored else None
-        if stored is not None:
-            blocks["stage"] = stored
+        stored: Stored = (_planes(state, self._stored), _planes(state, len(saved)))
+        blocks |= _present(stored)
         launch(Arguments(state.shape[0], blocks, closures, call.planes, coefficients, factor, call.dt, call.rows))
         return result, stored
 
@@ -95,7 +113,7 @@ class Compiled:
         wants: frozenset[str],
         seeds: Mapping[str, Tensor],
         state: Tensor,
-        stored: Tensor | None,
+        stored: Stored,
         closures: Sequence[Tensor],
         coefficients: Tensor,
         factor: Tensor,
@@ -107,22 +125,25 @@ class Compiled:
             by_state[:, k] = 0.0
         by_closure = state.new_empty(len(closures), state.shape[0], *state.shape[2:])
         blocks = {"field": state, **seeds, "gradient field": by_state, "gradient closure": by_closure}
-        if stored is not None:
-            blocks |= {"stage": stored, "gradient stage": torch.empty_like(stored)}
+        blocks |= _present(stored)
+        if stored[0] is not None:
+            blocks["gradient stage"] = torch.empty_like(stored[0])
         arguments = Arguments(state.shape[0], blocks, closures, call.planes, coefficients, factor, call.dt, call.rows)
         scalars = adjoint.launch(arguments)
         assert scalars is not None
         grads = [g if used else None for g, used in zip(by_closure.unbind(), adjoint.closures, strict=True)]
         return by_state, grads, scalars.to(state.dtype)
 
-    def _intermediates(self, state: Tensor) -> Tensor:
-        return state.new_empty(state.shape[0], self._stored, *state.shape[2:])
+    def _to_save(self, kind: Kind) -> list[Node]:
+        if kind not in self._saved:
+            self._saved[kind] = values_to_save(self.traced, self.outputs(kind), self.seeded(kind))
+        return self._saved[kind]
 
     def _adjoint(self, kind: Kind, dtype: torch.dtype, wants: frozenset[str]) -> _Adjoint:
         key = (kind, dtype, wants)
         found = self._backward.get(key)
         if found is None:
-            kernel = backward_kernel(self.traced, self.seeded(kind), wants)
+            kernel = backward_kernel(self.traced, self.seeded(kind), wants, self._to_save(kind))
             written = {(self.traced.arrays[a].kind, self.traced.arrays[a].index) for a in kernel.arrays()}
             fields, closures = range(len(self.traced.outputs)), range(self.traced.closures)
             found = self._backward[key] = _Adjoint(

@@ -19,15 +19,27 @@ not depend on it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from .adjoint import differentiate
 from .ir import CELL, CellRead, Graph, Node, reachable
+from .schedule import TRANSCENDENTAL
 from .tidy import tidied
 from .trace import ArrayInfo, Traced
 
-__all__ = ["Carry", "Kernel", "Store", "Sum", "Sweep", "Tap", "View", "backward_kernel", "forward_kernel"]
+__all__ = [
+    "Carry",
+    "Kernel",
+    "Store",
+    "Sum",
+    "Sweep",
+    "Tap",
+    "View",
+    "backward_kernel",
+    "forward_kernel",
+    "values_to_save",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +145,7 @@ class Kernel:
 
     traced: Traced
     sweeps: list[Sweep]
+    saved: int = 0  # number of values that the forward kernel leaves for its adjoint
 
     def arrays(self) -> list[int]:
         """Arrays read or written, in a fixed order."""
@@ -161,37 +174,68 @@ class Kernel:
         return sorted({s.slot for sweep in self.sweeps for s in sweep.sums})
 
 
-def forward_kernel(traced: Traced, outputs: Sequence[Node]) -> Kernel:
-    """Stages of a traced program, the last of which writes ``outputs``."""
+Seeded = Sequence[tuple[Node, ArrayInfo]]
+"""Outputs of the last stage, each with the array that holds the derivative of the loss by it."""
+
+
+def forward_kernel(traced: Traced, outputs: Sequence[Node], saved: Sequence[Node] = ()) -> Kernel:
+    """Stages of a traced program, the last of which writes ``outputs``; ``saved`` values are stored on the way."""
     sweeps = [Sweep(stores=[Store(array, node, False) for array, node in stage]) for stage in traced.stages]
     last = [Store(traced.array(ArrayInfo("output", k, f"output {k}")), node, False) for k, node in enumerate(outputs)]
-    return Kernel(traced, [sweep.tidy(traced.graph) for sweep in (*sweeps, Sweep(stores=last))])
+    sweeps.append(Sweep(stores=last))
+    for k, node in enumerate(saved):
+        first = next(sweep for sweep in sweeps if node in reachable(sweep.roots))
+        first.stores.append(Store(_saved_array(traced, k), node, False))
+    return Kernel(traced, [sweep.tidy(traced.graph) for sweep in sweeps], len(saved))
 
 
-def backward_kernel(traced: Traced, seeded: Sequence[tuple[Node, ArrayInfo]], wants: frozenset[str]) -> Kernel:
+def values_to_save(traced: Traced, outputs: Sequence[Node], seeded: Seeded) -> list[Node]:
+    """Transcendental functions that the way forward computes and the way back would have to compute again.
+
+    They are a quarter of the work of going back; reading them costs next to nothing. A program with more of them than
+    fields gets none: the memory they would hold until then is worth more.
+    """
+    roots = [*outputs, *(node for stage in traced.stages for _, node in stage)]
+    heavy = {node for node in reachable(roots) if node.level == CELL and node.op in TRANSCENDENTAL}
+    builder = _Adjoint(traced, frozenset({"coefficient", "factor"}), {})
+    for pairs in builder.pairs(seeded):
+        builder.sweep(pairs)
+    needed = [node for node in reachable(builder.values, leaves=heavy) if node in heavy]
+    return needed if len(needed) <= len(traced.outputs) else []
+
+
+def backward_kernel(traced: Traced, seeded: Seeded, wants: frozenset[str], saved: Sequence[Node] = ()) -> Kernel:
     """Adjoint of :func:`forward_kernel`.
 
     Parameters
     ----------
-    seeded : outputs of the last stage, each with the array that holds the derivative of the loss by it
     wants : kinds of scalars whose derivative is asked for: ``coefficient``, ``factor``
+    saved : values that the forward kernel has stored
     """
-    builder = _Adjoint(traced, wants)
-    sweeps = [builder.sweep([(node, traced.graph.cell(traced.array(seed))) for node, seed in seeded])]
-    for stage in reversed(traced.stages):
-        pairs = [
-            (node, traced.graph.cell(builder.gradient(array))) for array, node in stage if array in builder.touched
-        ]
-        sweeps.append(builder.sweep(pairs))
-    return Kernel(traced, [sweep.tidy(traced.graph) for sweep in sweeps])
+    reads = {node: traced.graph.cell(_saved_array(traced, k)) for k, node in enumerate(saved)}
+    builder = _Adjoint(traced, wants, reads)
+    sweeps = [builder.sweep(pairs) for pairs in builder.pairs(seeded)]
+    return Kernel(traced, [sweep.tidy(traced.graph) for sweep in sweeps], len(saved))
+
+
+def _saved_array(traced: Traced, k: int) -> int:
+    return traced.array(ArrayInfo("saved", k, f"saved {k}"))
 
 
 class _Adjoint:
-    def __init__(self, traced: Traced, wants: frozenset[str]) -> None:
+    def __init__(self, traced: Traced, wants: frozenset[str], saved: dict[Node, Node]) -> None:
         self.traced = traced
         self.graph = traced.graph
         self.wants = wants
+        self.saved = saved
+        self.values: list[Node] = []  # every derivative, for those who ask what they are made of
         self.touched: set[int] = set()  # arrays whose gradient has been written to
+
+    def pairs(self, seeded: Seeded) -> Iterator[list[tuple[Node, Node]]]:
+        """Expressions and seeds of each sweep, last stage first; later ones need what earlier ones have touched."""
+        yield [(node, self.graph.cell(self.traced.array(seed))) for node, seed in seeded]
+        for stage in reversed(self.traced.stages):
+            yield [(node, self.graph.cell(self.gradient(array))) for array, node in stage if array in self.touched]
 
     def gradient(self, array: int) -> int:
         info = self.traced.arrays[array]
@@ -206,6 +250,10 @@ class _Adjoint:
         sweep = Sweep(seeds=tuple(dict.fromkeys(seed.data.array for _, seed in pairs)))
         rows: dict[tuple[View, int], dict[int, Node]] = {}
         derivatives = differentiate(self.graph, pairs, self.wanted)
+        if self.saved:
+            known = dict(self.saved)
+            derivatives = {leaf: self.graph.rebuild(node, known) for leaf, node in derivatives.items()}
+        self.values += derivatives.values()
         homes = self.home_parity(derivatives)
         for leaf, node in derivatives.items():
             if leaf.op == "scalar":
