@@ -79,8 +79,10 @@ def test_the_environment_asks_for_json_too():
 
 
 BROKEN = """
-import sys, time, types
+import signal, sys, time, types
 import stationpde
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 
 catalogue = types.ModuleType("stationpde.operator_cards")  # in place of the real one, which imports torch
 sys.modules["stationpde.operator_cards"] = stationpde.operator_cards = catalogue

@@ -17,20 +17,29 @@ from fields.ingest import ingest
 
 # Small blocks and runs, so that there is much to interrupt.
 SCRIPT = """
-import sys
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 import fields.ingest as pipeline
 from fields.readers import gather, spool
 pipeline.block_rows = lambda stations, count: 100
 spool.Spool.__init__.__defaults__ = (400,)
 gather.blocks.__defaults__ = (16384,)
+plain_blocks, pause = gather.blocks, float(sys.argv[4])
+
+def unhurried_blocks(*arguments):
+    for block in plain_blocks(*arguments):
+        time.sleep(pause)
+        yield block
+
+gather.blocks = unhurried_blocks
 print("ready", flush=True)
 result = pipeline.ingest(sys.argv[1], sys.argv[2], pipeline.IngestOptions(quality=sys.argv[3] == "1"))
 print(result.fingerprint, flush=True)
 """
 
 
-def start(source: Path, output: Path, quality: bool = False) -> subprocess.Popen:
-    command = [sys.executable, "-c", SCRIPT, str(source), str(output), str(int(quality))]
+def start(source: Path, output: Path, quality: bool = False, pause: float = 0.0) -> subprocess.Popen:
+    command = [sys.executable, "-c", SCRIPT, str(source), str(output), str(int(quality)), str(pause)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
@@ -142,7 +151,7 @@ def test_a_source_that_changed_meanwhile_is_read_from_the_start(tmp_path):
 
 def test_an_interrupt_keeps_what_was_done(tmp_path):
     source, output = sources(tmp_path)["table"], tmp_path / "o.zarr"
-    process = start(source, output)
+    process = start(source, output, pause=0.3)  # slow enough to be met in the middle on any machine
     while process.poll() is None and len(scratch_of(output)) < 4:
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
