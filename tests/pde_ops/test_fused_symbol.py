@@ -127,3 +127,23 @@ def test_constant_outputs_and_unused_fields_have_zero_derivatives() -> None:
     assert (result[:, 0] == 2.5).all()
     assert state.grad is not None
     assert (state.grad[:, 0] == 3.0).all() and (state.grad[:, 1] == 0.0).all()
+
+
+def test_float32_functions_are_accurate_and_keep_special_values() -> None:
+    functions = {"exp": exp, "log": log, "tanh": tanh}
+    bodies = [lambda a, *, grid, f=f: f(a) for f in functions.values()]
+    ordinary = torch.cat([torch.linspace(-80.0, 80.0, 4001), torch.logspace(-30, 30, 3999)])
+    special = torch.tensor([0.0, -1.0, float("inf"), float("-inf"), float("nan"), 200.0, -200.0, 1e-3])
+    grid = plane(8, 1001)
+    state = torch.cat([ordinary, special]).view(1, 1, 8, 1001).expand(1, 3, -1, -1)
+    got = FusedRunner(made_of(bodies, fields=1), grid).tendency(inputs_of(grid, state))[0].flatten(1)
+    for row, name in zip(got, functions, strict=True):
+        argument = state[0, 0].flatten()
+        exact = getattr(torch, name)(argument.double())
+        # beyond the range of normal float32 numbers the kernel gives 0 or infinity where torch has a last few values
+        normal = torch.isfinite(exact) & (exact.abs() > 1.2e-38) & (exact.abs() < 1e38)
+        error = (row.double() - exact).abs()[normal] / exact.abs()[normal]
+        assert float(error.max()) < 2.5e-7  # two units in the last place
+        expected = getattr(torch, name)(special)
+        assert torch.equal(row[-8:-3].isnan(), expected[:5].isnan())
+        torch.testing.assert_close(row[-8:], expected, equal_nan=True, rtol=2.5e-7, atol=1e-37)
