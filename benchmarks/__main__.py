@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PARTS = ("pde_step", "thermo")  # modules with measure(quick); each is a section of the results
+PARTS = ("pde_step", "thermo", "lift", "ingest")  # modules with measure(quick); each is a section of the results
 
 
 def main() -> None:
@@ -47,8 +47,15 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         module = import_module(f".{name}", __package__)
         elsewhere = {"languages_python": options.languages_python} if name == "pde_step" else {}
         load = round(os.getloadavg()[0], 1)
-        results[name] = {"quick": options.quick, "load_average": load, **module.measure(options.quick, **elsewhere)}
+        found = {"quick": options.quick, "load_average": load, **module.measure(options.quick, **elsewhere)}
+        # What this run could not measure keeps its figure from the last one that could.
+        kept = {key: value for key, value in results.get(name, {}).items() if _is_empty(found.get(key))}
+        results[name] = {**found, **kept}
     return results
+
+
+def _is_empty(found: Any) -> bool:
+    return found is None or (isinstance(found, dict) and all(value is None for value in found.values()))
 
 
 def write_atomically(file: Path, text: str) -> None:
