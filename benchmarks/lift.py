@@ -23,18 +23,23 @@ import numpy as np
 
 __all__ = ["measure"]
 
-K, MISSING = 10, 0.05
+# Eight neighbours, as in the figures that the goals were set by; the default of the lift is ten.
+K, DEFAULT_K, MISSING = 8, 10, 0.05
 SIZES = {"1866 -> 1536": (1866, 32, 48, 512), "10000 -> 1000000": (10_000, 1000, 1000, 64)}
 BLOCKS = (16, 32, 64)
 
 
 def measure(quick: bool) -> dict[str, Any]:
     """Return ratios and nanoseconds a value."""
-    sizes = {name: _against_products(*size, rounds=3 if quick else 12) for name, size in SIZES.items()}
+    rounds = 3 if quick else 12
+    sizes = {name: _against_products(*size, rounds, K) for name, size in SIZES.items()}
+    by_default = {name: _against_products(*size, rounds, DEFAULT_K) for name, size in SIZES.items()}
     return {
         "k": K,
+        "default_k": DEFAULT_K,
         "missing_share": MISSING,
         "missing_data_vs_two_csr": {name: found["ratio"] for name, found in sizes.items()},
+        "missing_data_vs_two_csr_default_k": {name: found["ratio"] for name, found in by_default.items()},
         "with_coverage_vs_two_csr": {name: found["ratio_with_coverage"] for name, found in sizes.items()},
         "vs_memory_bound": {name: found["vs_memory_bound"] for name, found in sizes.items()},
         "ns_per_value": {name: found["ns_per_value"] for name, found in sizes.items()},
@@ -56,16 +61,16 @@ def least(variants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, f
     return best
 
 
-def network(stations: int, height: int, width: int, seed: int = 0) -> tuple[Any, Any]:
+def network(stations: int, height: int, width: int, k: int = DEFAULT_K) -> tuple[Any, Any]:
     """A lift from stations spread evenly over a grid of a continent's size."""
     from fields.gridspec import GridSpec
     from fields.lift_methods import LiftSettings, StationLift
 
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     lat, lon = draw.uniform(18.0, 53.0, stations), draw.uniform(75.0, 135.0, stations)
     grid = GridSpec(18.0, 53.0, 75.0, 135.0, height, width)
     alt = draw.gamma(1.2, 600.0, stations)
-    lift = StationLift.between((lat, lon, alt), (*grid.cells(), 0.0), LiftSettings("idw", K), metric=grid.metric)
+    lift = StationLift.between((lat, lon, alt), (*grid.cells(), 0.0), LiftSettings("idw", k), metric=grid.metric)
     return lift, (lat, lon, alt, grid)
 
 
@@ -93,8 +98,8 @@ def two_products(weights: Any, values: Any, block: int, out: Any) -> Callable[[]
     return run
 
 
-def _against_products(stations: int, height: int, width: int, rows: int, rounds: int) -> dict[str, Any]:
-    lift, _ = network(stations, height, width)
+def _against_products(stations: int, height: int, width: int, rows: int, rounds: int, k: int) -> dict[str, Any]:
+    lift, _ = network(stations, height, width, k)
     values = observations(rows, stations)
     out = np.empty((rows, height * width), np.float32)
     other = np.empty_like(out)
@@ -130,10 +135,10 @@ def _one_field(rounds: int) -> dict[str, Any]:
         return made.weights.apply(values, coverage=False)
 
     def neighbours() -> Any:
-        return verde.KNeighbors(k=K).fit((here[:, 0], here[:, 1]), values).predict((x, y))
+        return verde.KNeighbors(k=DEFAULT_K).fit((here[:, 0], here[:, 1]), values).predict((x, y))
 
     def metpy() -> Any:
-        # A radius that holds about K stations of this network.
+        # A radius that holds about ten stations of this network.
         return inverse_distance_to_grid(here[:, 0], here[:, 1], values, x, y, r=2.0e5, kind="cressman", min_neighbors=1)
 
     with warnings.catch_warnings():

@@ -44,10 +44,10 @@ def _start(block, total, share, c, index, weight, m, j):
     for r in range(ROWS):
         x, y, z, w = block[a, r], block[b, r], block[d, r], block[e, r]
         total[c, r] = (
-            (p * x if x == x else zero)
-            + (q * y if y == y else zero)
-            + (s * z if z == z else zero)
-            + (t * w if w == w else zero)
+            p * (x if x == x else zero)
+            + q * (y if y == y else zero)
+            + s * (z if z == z else zero)
+            + t * (w if w == w else zero)
         )
         share[c, r] = (
             (p if x == x else zero) + (q if y == y else zero) + (s if z == z else zero) + (t if w == w else zero)
@@ -62,7 +62,7 @@ def _add(block, total, share, c, index, weight, m, j):
     p, q = weight[m, j], weight[m, j + 1]
     for r in range(ROWS):
         x, y = block[a, r], block[b, r]
-        total[c, r] += (p * x if x == x else zero) + (q * y if y == y else zero)
+        total[c, r] += p * (x if x == x else zero) + q * (y if y == y else zero)
         share[c, r] += (p if x == x else zero) + (q if y == y else zero)
 
 
@@ -80,10 +80,10 @@ def _finish(block, total, share, c, index, weight, m, j):
     for r in range(ROWS):
         x, y, z, w = block[a, r], block[b, r], block[d, r], block[e, r]
         whole = total[c, r] + (
-            (p * x if x == x else zero)
-            + (q * y if y == y else zero)
-            + (s * z if z == z else zero)
-            + (t * w if w == w else zero)
+            p * (x if x == x else zero)
+            + q * (y if y == y else zero)
+            + s * (z if z == z else zero)
+            + t * (w if w == w else zero)
         )
         part = share[c, r] + (
             (p if x == x else zero) + (q if y == y else zero) + (s if z == z else zero) + (t if w == w else zero)
@@ -110,23 +110,25 @@ def _turn_in(x, start, count, block):
 @_compiled
 def _turn_out(tile, used, out, start, count, target):
     """Copy ``tile[target, row]`` to where it belongs in ``out[row, target]``."""
-    whole = count // 8 * 8
-    for first in range(0, whole, 8):
-        for c in range(used):
-            for r in range(first, first + 8):
-                out[start + r, target + c] = tile[c, r]
-    for r in range(whole, count):
+    if count == ROWS:  # nearly always, and a tenth faster with the bound known to the compiler
+        for first in range(0, ROWS, 8):
+            for c in range(used):
+                for r in range(first, first + 8):
+                    out[start + r, target + c] = tile[c, r]
+        return
+    for r in range(count):
         for c in range(used):
             out[start + r, target + c] = tile[c, r]
 
 
 @_compiled
-def _count_zeros(tile, used):
-    zeros = 0
+def _has_zero(tile, used):
+    # As wide as a float32, so that the loop fills vectors evenly.
+    found = np.int32(0)
     for c in range(used):
         for r in range(ROWS):
-            zeros += tile[c, r] == 0.0
-    return zeros
+            found |= np.int32(1) if tile[c, r] == 0.0 else np.int32(0)
+    return found
 
 
 @_compiled
@@ -146,7 +148,7 @@ def weighted_means(x, index, weight, out, cover):
     block = np.empty((sources, ROWS), x.dtype)
     total = np.empty((_TILE, ROWS), x.dtype)
     share = np.empty((_TILE, ROWS), x.dtype)
-    zeros = 0
+    empty = np.int32(0)
     for start in range(0, rows, ROWS):
         count = min(ROWS, rows - start)
         _turn_in(x, start, count, block)
@@ -161,8 +163,8 @@ def weighted_means(x, index, weight, out, cover):
             _turn_out(total, used, out, start, count, target)
             if cover.size:
                 _turn_out(share, used, cover, start, count, target)
-            zeros += _count_zeros(share, used)
-    return zeros > 0
+            empty |= _has_zero(share, used)
+    return empty != 0
 
 
 @_compiled
