@@ -90,11 +90,6 @@ def where(condition: Any, a: A | float, b: A | float) -> A:
         if not isinstance(part, (torch.Tensor, float, int)):
             return cast(A, _method(part, "where", of_type=True)(condition, a, b))
     if isinstance(condition, torch.Tensor):
-        if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
-            if a == b:
-                return cast(A, a)
-            # torch would make them float32 whatever the rest of the formula is
-            raise TypeError("`where` of two plain numbers has no dtype; multiply one by an array, or add it to one")
         return cast(A, torch.where(condition, cast(Any, a), cast(Any, b)))
     for part in (a, b):
         if isinstance(part, torch.Tensor):  # a plain truth value must still broadcast `a` against `b`

@@ -142,12 +142,3 @@ def test_whole_module_traces_into_one_graph():
     x = torch.linspace(-2.0, 2.0, 9, dtype=torch.float64)
     traced = torch.compile(formula, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(traced(x), formula(x))
-
-
-def test_where_of_two_numbers_is_refused_because_it_would_lose_the_dtype():
-    with pytest.raises(TypeError, match="no dtype"):
-        ew.where(torch.zeros(2, dtype=torch.float64) > 0.0, 1.0, 2.0)
-
-
-def test_where_of_one_number_twice_is_that_number():
-    assert ew.where(torch.zeros(2, dtype=torch.float64) > 0.0, 1.0, 1.0) == 1.0
