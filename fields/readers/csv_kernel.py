@@ -19,8 +19,9 @@ __all__ = ["read_plain"]
 Array = np.ndarray[Any, Any]
 
 SKIP, SINGLE, DOUBLE, TEXT = 0, 1, 2, 3
-_MOST_DIGITS = 15  # whole numbers of so many digits are exact in float64, and so are these powers of ten
-_POWERS = 10.0 ** np.arange(_MOST_DIGITS + 1)
+_MOST_DIGITS = np.uint64(15)  # whole numbers of so many digits are exact in float64, and so are these powers of ten
+_POWERS = 10.0 ** np.arange(16)
+_NONE, _ONE, _TEN, _NINE = np.uint64(0), np.uint64(1), np.uint64(10), np.uint64(9)
 _LINE, _RETURN, _QUOTE, _MINUS, _ZERO = (np.uint8(ord(c)) for c in '\n\r"-0')
 _HIGH = np.uint8(128)
 
@@ -37,75 +38,80 @@ def _count_lines(data):
 
 @_compiled
 def _number(data, i, decimal, powers):
-    """A number that begins at ``i``: its value, and the place of the first byte that does not belong to it."""
-    begin = i
+    """A number that begins at ``i``: its value, how many digits it has, and where it ends."""
     negative = data[i] == _MINUS
-    start = i + negative
-    i = start
-    digits = np.int64(0)
+    if negative:
+        i += _ONE
+    start = i
+    digits = np.uint64(0)
     c = data[i] - _ZERO
-    while c <= 9:  # bytes are unsigned: whatever is no digit is larger
-        digits = digits * 10 + np.int64(c)
-        i += 1
+    while c <= _NINE:  # bytes are unsigned: whatever is no digit is larger
+        digits = digits * _TEN + c
+        i += _ONE
         c = data[i] - _ZERO
-    seen, decimals = i - start, 0
+    seen, decimals = i - start, np.uint64(0)
     if data[i] == decimal:
-        i += 1
+        i += _ONE
         point = i
         c = data[i] - _ZERO
-        while c <= 9:
-            digits = digits * 10 + np.int64(c)
-            i += 1
+        while c <= _NINE:
+            digits = digits * _TEN + c
+            i += _ONE
             c = data[i] - _ZERO
         decimals = i - point
         seen += decimals
-    if seen == 0:
-        return np.nan, begin  # an empty cell; a sign or a point alone is no separator and ends the attempt
     if seen > _MOST_DIGITS:
-        return np.nan, -1
-    value = digits / powers[decimals]
-    return (-value if negative else value), i
+        return np.nan, seen, i
+    value = np.float64(np.int64(digits)) / powers[decimals]
+    return (-value if negative else value), seen, i
 
 
 @_compiled
 def _parse(data, separator, decimal, kind, place, singles, doubles, texts, offsets, powers):
     """Fill the outputs; returns the number of rows, or -1 if something is out of the ordinary.
 
-    ``data`` ends in a line end, so that no loop needs to look for the end of the data.
+    ``data`` ends in a line end, so that no loop needs to look for the end of the data. Places are unsigned, because
+    the compiler then need not ask whether one counts from the end.
     """
     columns = kind.size
-    size = data.size
-    fill = np.zeros(texts.shape[0], np.int64)
-    row = i = 0
+    size = np.uint64(data.size)
+    fill = np.zeros(texts.shape[0], np.uint64)
+    row = np.uint64(0)
+    i = np.uint64(0)
     while i < size:
         for column in range(columns):
             k = kind[column]
             p = place[column]
             start = i
             if k == TEXT:
+                text = texts[p]
                 at = fill[p]
                 c = data[i]
                 while c != separator and c > _QUOTE and c < _HIGH:
-                    texts[p, at] = c
-                    at += 1
-                    i += 1
+                    text[at] = c
+                    at += _ONE
+                    i += _ONE
                     c = data[i]
                 # Blanks, '!' and a separator below the quote end the fast loop without being a fault.
                 while c != separator and c != _QUOTE and c != _LINE and c != _RETURN and c < _HIGH:
-                    texts[p, at] = c
-                    at += 1
-                    i += 1
+                    text[at] = c
+                    at += _ONE
+                    i += _ONE
                     c = data[i]
                 fill[p] = at
-                offsets[p, row + 1] = at
+                offsets[p, row + _ONE] = at
             elif k == SKIP:
                 c = data[i]
                 while c != separator and c != _LINE and c != _RETURN and c != _QUOTE:
-                    i += 1
+                    i += _ONE
                     c = data[i]
             else:
-                value, i = _number(data, i, decimal, powers)
-                if i < 0:
+                value, seen, i = _number(data, i, decimal, powers)
+                if seen == _NONE:
+                    value = np.nan
+                    if i != start:  # a sign or a point alone
+                        return -1
+                elif seen > _MOST_DIGITS:
                     return -1
                 if k == SINGLE:
                     singles[p, row] = value
@@ -116,12 +122,12 @@ def _parse(data, separator, decimal, kind, place, singles, doubles, texts, offse
                     return -1
             else:
                 if data[i] == _RETURN:
-                    i += 1
+                    i += _ONE
                 if data[i] != _LINE or (columns == 1 and i == start):
                     return -1
-            i += 1
-        row += 1
-    return row
+            i += _ONE
+        row += _ONE
+    return np.int64(row)
 
 
 def read_plain(
@@ -140,7 +146,7 @@ def read_plain(
     if data.size == 0 or data[-1] != _LINE:
         return None
     lines = int(_count_lines(data)) + 1
-    kind, place = np.zeros(columns, np.int8), np.zeros(columns, np.int32)
+    kind, place = np.zeros(columns, np.int8), np.zeros(columns, np.uint32)
     names = {pa.float32(): SINGLE, pa.float64(): DOUBLE, pa.string(): TEXT}
     held: dict[int, list[int]] = {SINGLE: [], DOUBLE: [], TEXT: []}
     for column, wanted in types.items():

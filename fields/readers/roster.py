@@ -62,11 +62,13 @@ class Roster:
 
     def place(self, codes: Array, lat: Array, lon: Array, alt: Array) -> Array:
         """Hold the positions of rows against those known; returns the rows' codes, changed where a station split."""
-        known = np.asarray([self.lat, self.lon, self.alt])
-        here = known[:, codes]
+        given = (lat, lon, alt)
+        if all(np.array_equal(np.asarray(known)[codes], row) for known, row in zip(self._known(), given)):
+            return codes  # by far the most common case, and cheap to see
+        here = np.asarray(self._known())[:, codes]
         if np.isnan(here).any():
             self._learn(codes, np.isnan(here), lat, lon, alt)
-            here = np.asarray([self.lat, self.lon, self.alt])[:, codes]
+            here = np.asarray(self._known())[:, codes]
         with np.errstate(invalid="ignore"):
             moved = np.abs(lat - here[0]) > _SAME_DEGREES
             moved |= np.abs(lon - here[1]) > _SAME_DEGREES
@@ -74,6 +76,9 @@ class Roster:
         if not moved.any():
             return codes
         return self._follow(codes, np.flatnonzero(moved), lat, lon, alt)
+
+    def _known(self) -> tuple[list[float], list[float], list[float]]:
+        return self.lat, self.lon, self.alt
 
     def _learn(self, codes: Array, unknown: Array, lat: Array, lon: Array, alt: Array) -> None:
         for kept, flags, values in zip((self.lat, self.lon, self.alt), unknown, (lat, lon, alt)):
