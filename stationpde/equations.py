@@ -1,0 +1,107 @@
+"""The surface equations, in one screen: what the paper prints, and the same about a base state.
+
+``surface`` evolves wind, pressure, potential temperature and specific humidity themselves. ``anomaly`` evolves their
+departures from a base state (climatology, or a reference pressure) that is supplied hour by hour as closures: the
+*full* wind carries the departures, and the *full* state decides about saturation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pde_ops import Closure, Field, PDESystem, Positive, Static, operators
+from pde_ops.expr import Expr
+from pde_ops.ops import (
+    air_density,
+    condensation,
+    coriolis,
+    friction,
+    laplacian,
+    latent_heating,
+    pressure_gradient_x,
+    pressure_gradient_y,
+    saturation_humidity,
+    temperature,
+)
+
+__all__ = ["STATE", "Coefficients", "anomaly", "surface"]
+
+u, v, p = Field("u", "m/s"), Field("v", "m/s"), Field("p", "Pa")
+theta, q = Field("theta", "K", latex=r"\theta"), Field("q", "kg/kg")
+STATE = ("u", "v", "p", "theta", "q")
+f = Static("f", "1/s")  # supplied by the grid
+
+u_b, v_b = Closure("u_b", "m/s", latex="u_b"), Closure("v_b", "m/s", latex="v_b")
+p_b, q_b = Closure("p_b", "Pa", latex="p_b"), Closure("q_b", "kg/kg", latex="q_b")
+theta_b = Closure("theta_b", "K", latex=r"\theta_b")
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """Where the learnable positives start; ``kappa`` in m²/s, the rates in 1/s."""
+
+    kappa: float = 4e4
+    friction: float = 2e-5
+    condensation: float = 1.0 / 3600.0
+    pressure_gradient: float = 0.05
+
+
+def surface(start: Coefficients = Coefficients(), advection: str = "advection", heating: bool = False) -> PDESystem:
+    """The station-oriented surface equations as printed."""
+    r_m, lam = _rates(start)
+    transport_diffusion = _transport_diffusion(start, advection, u, v)
+    vapour_loss = condensation(q, saturation_humidity(temperature(theta, p), p), lam)
+    equations = {
+        u:     transport_diffusion(u) + coriolis(v, f) - friction(u, r_m),
+        v:     transport_diffusion(v) - coriolis(u, f) - friction(v, r_m),
+        p:     transport_diffusion(p) + Closure("S_p", "Pa/s"),
+        theta: transport_diffusion(theta) + Closure("S_theta", "K/s", latex=r"S_\theta"),
+        q:     transport_diffusion(q) + Closure("S_q", "1/s") - vapour_loss,
+    }  # fmt: skip
+    if heating:
+        equations[theta] += latent_heating(vapour_loss, p)
+    return PDESystem("station-oriented surface PDE", equations)
+
+
+def anomaly(
+    start: Coefficients = Coefficients(), advection: str = "advection", heating: bool = False, force: bool = False
+) -> PDESystem:
+    """The same for departures from a base state, with closures for the wind and, if asked, the pressure gradient."""
+    r_m, lam = _rates(start)
+    transport_diffusion = _transport_diffusion(start, advection, u_b + u, v_b + v)
+    pressure, warmth = p_b + p, temperature(theta_b + theta, p_b + p)
+    vapour_loss = condensation(q_b + q, saturation_humidity(warmth, pressure), lam)
+    equations = {
+        u:     transport_diffusion(u) + coriolis(v, f) - friction(u, r_m) + Closure("S_u", "m/s**2"),
+        v:     transport_diffusion(v) - coriolis(u, f) - friction(v, r_m) + Closure("S_v", "m/s**2"),
+        p:     transport_diffusion(p) + Closure("S_p", "Pa/s"),
+        theta: transport_diffusion(theta) + Closure("S_theta", "K/s", latex=r"S_\theta"),
+        q:     transport_diffusion(q) + Closure("S_q", "1/s") - vapour_loss,
+    }  # fmt: skip
+    if heating:
+        equations[theta] += latent_heating(vapour_loss, pressure)
+    if force:
+        share = Positive("pressure_gradient", "1", init=start.pressure_gradient, latex=r"\beta")
+        density = air_density(warmth, pressure, q_b + q)
+        equations[u] += share * pressure_gradient_x(p, density)
+        equations[v] += share * pressure_gradient_y(p, density)
+    return PDESystem("surface PDE about a base state", equations)
+
+
+def _rates(start: Coefficients) -> tuple[Positive, Positive]:
+    return (
+        Positive("r_m", "1/day", init=start.friction * 86400.0),
+        Positive("lambda_c", "1/hour", init=start.condensation * 3600.0, latex=r"\lambda_c"),
+    )
+
+
+def _transport_diffusion(start: Coefficients, advection: str, wind_x: Expr, wind_y: Expr):  # type: ignore[no-untyped-def]
+    """−V·∇a + κ_a ∇²a, with a diffusivity of each field's own."""
+    transport = operators[advection]
+
+    def terms(a: Field) -> Expr:
+        name = rf"\kappa_{{{a.latex()}}}"
+        kappa = Positive(f"kappa_{a.name}", "km**2/hour", init=start.kappa * 3.6e-3, latex=name)
+        return -transport(a, wind_x, wind_y) + kappa * laplacian(a)
+
+    return terms
