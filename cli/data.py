@@ -10,6 +10,7 @@ import typer
 from cli._console import console
 from cli._errors import ExitCode
 from cli._progress import ProgressDisplay
+from cli._stopping import resumable
 
 __all__ = ["app"]
 
@@ -58,7 +59,7 @@ def ingest(
 ) -> None:
     """Read raw station files into a store.
 
-    The same command, typed again, goes on where a killed one stopped.
+    The same command, typed again, goes on where a killed one stopped. After SIGTERM the exit code is 75.
 
     Example: stationpde data ingest stations.csv -o mine.zarr --unit p=Pa
     """
@@ -87,7 +88,7 @@ def ingest(
         read=read, reader=reader, missing=pairs(missing, "--missing"), trust=tuple(trust or ()), quality=not no_qc,
         max_missing=max_missing, training=train_fraction, force=force,
     )  # fmt: skip
-    with ProgressDisplay() as display:
+    with resumable(), ProgressDisplay() as display:
         made = run(source, output, options, display)
     for line in made.report.lines():
         console.note(line)

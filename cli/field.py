@@ -9,6 +9,7 @@ import typer
 
 from cli._console import console
 from cli._progress import ProgressDisplay
+from cli._stopping import resumable
 
 __all__ = ["app"]
 
@@ -37,7 +38,7 @@ def lift(
 ) -> None:
     """Lift every moment of a record onto a grid.
 
-    The same command, typed again, goes on where a killed one stopped.
+    The same command, typed again, goes on where a killed one stopped. After SIGTERM the exit code is 75.
 
     Example: stationpde field lift mine.zarr fields.zarr --dem relief.nc --workers 4
     """
@@ -46,7 +47,7 @@ def lift(
 
     settings = LiftSettings(method, k, w_alt=altitude_weight(w_alt))
     names = None if variables is None else [name.strip() for name in variables.split(",") if name.strip()]
-    with ProgressDisplay() as display:
+    with resumable(), ProgressDisplay() as display:
         made = lift_store(
             store, output, settings=settings, height=height, dem=dem, variables=names, workers=workers,
             scheduler=scheduler, force=force, watcher=display,
