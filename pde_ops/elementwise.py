@@ -84,13 +84,26 @@ def absolute(x: A) -> A:
     return cast(A, abs(x) if isinstance(x, (float, int)) else _method(x, "abs")())
 
 
-def where(condition: Any, a: A | float, b: A | float) -> A:
-    """``a`` where the condition holds, ``b`` elsewhere."""
+def where(condition: Any, a: A | float, b: A | float, *, like: Any = None) -> A:
+    """``a`` where the condition holds, ``b`` elsewhere.
+
+    Parameters
+    ----------
+    like : an array of the formula, needed only where ``a`` and ``b`` may both be plain numbers: the result has its
+        dtype. A condition has none to offer, and torch would choose float32 whatever the rest is computed in.
+
+    Raises
+    ------
+    TypeError
+        If two different numbers are to be chosen from by a tensor and nothing says in which dtype.
+    """
     for part in (a, b, condition):
         if not isinstance(part, (torch.Tensor, float, int)):
             return cast(A, _method(part, "where", of_type=True)(condition, a, b))
     if isinstance(condition, torch.Tensor):
-        return cast(A, torch.where(condition, cast(Any, a), cast(Any, b)))
+        if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+            return cast(A, torch.where(condition, cast(Any, a), cast(Any, b)))
+        return cast(A, _chosen_number(condition, a, b, like))
     for part in (a, b):
         if isinstance(part, torch.Tensor):  # a plain truth value must still broadcast `a` against `b`
             held = torch.full((), bool(condition), dtype=torch.bool, device=part.device)
@@ -111,6 +124,18 @@ def minimum(a: A | float, b: A | float) -> A:
 def positive_part(x: A) -> A:
     """``max(x, 0)``, with derivative 0 at 0; NaN propagates."""
     return maximum(x, 0.0)
+
+
+def _chosen_number(condition: torch.Tensor, a: Any, b: Any, like: Any) -> Any:
+    """One of two numbers in every cell, in the dtype of ``like``."""
+    if a == b:
+        return a
+    if not isinstance(like, torch.Tensor):
+        raise TypeError(
+            f"`where` chooses between the numbers {a:g} and {b:g} but does not know in which dtype; "
+            "pass like=x with an array x of the formula"
+        )
+    return torch.where(condition, like.new_full((), a), like.new_full((), b))
 
 
 def _method(x: object, name: str, *, of_type: bool = False) -> Any:

@@ -108,4 +108,4 @@ def face_mean(a: Any, neighbour: Any) -> Any:
 
 def upwind(speed: Any, from_low: Any, from_high: Any) -> Any:
     """Pick the difference on the side the wind comes from: ``from_low`` where the speed is positive."""
-    return where(speed > 0.0, from_low, from_high)
+    return where(speed > 0.0, from_low, from_high, like=speed)

@@ -37,8 +37,7 @@ _FACTS: dict[str, Any] = {
 
 def _donor(speed: Any, low: Any, high: Any) -> Any:
     """Flux through a face: the speed times the value of the cell that the wind comes from."""
-    # Multiplied before the choice: a choice between two numbers would lose the dtype of the speed.
-    return where(speed > 0.0, speed * low, speed * high)
+    return speed * where(speed > 0.0, low, high, like=speed)
 
 
 @operator(

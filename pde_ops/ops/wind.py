@@ -72,4 +72,4 @@ def speed_limit(u: Any, v: Any, limit: Any, *, grid: Any) -> Any:
     """
     squared = u * u + v * v
     within = squared <= limit * limit
-    return where(within, 1.0, limit / sqrt(where(within, 1.0, squared)))
+    return where(within, 1.0, limit / sqrt(where(within, 1.0, squared, like=limit)))

@@ -123,6 +123,22 @@ def test_where_keeps_single_precision_beside_a_float():
     assert ew.maximum(field, 2.0).dtype == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_where_of_two_numbers_takes_the_dtype_it_is_told(dtype):
+    x = torch.tensor([-1.0, 2.0], dtype=dtype)
+    result = ew.where(x > 0.0, 0.1, 0.2, like=x)
+    assert result.dtype == dtype
+    assert torch.equal(result, torch.tensor([0.2, 0.1], dtype=dtype))  # 0.1 of float32 is another number in float64
+
+
+def test_where_of_two_numbers_without_a_dtype_is_refused_with_the_way_out():
+    condition = torch.zeros(2, dtype=torch.float64) > 0.0
+    with pytest.raises(TypeError, match=r"0\.1 and 0\.2.*like="):
+        ew.where(condition, 0.1, 0.2)
+    assert ew.where(condition, 0.1, 0.1) == 0.1  # no choice, hence no question
+    assert ew.where(Text("c"), 0.1, 0.2, like=Text("x")).text == "where(c, 0.1, 0.2)"
+
+
 def test_absolute_value_has_derivative_zero_at_zero():
     x = torch.tensor([-2.0, 0.0, 2.0], requires_grad=True)
     assert torch.autograd.grad(ew.absolute(x).sum(), x)[0].tolist() == [-1.0, 0.0, 1.0]

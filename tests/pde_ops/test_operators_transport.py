@@ -70,6 +70,18 @@ def test_the_default_advection_is_first_order_upwind() -> None:
     assert torch.equal(advection(a, u, v, grid=plane()), advection_upwind1(a, u, v, grid=plane()))
 
 
+@pytest.mark.parametrize("name", [n for n in operators.list() if operators[n].wind is not None])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_number_carried_by_wind_keeps_the_precision_of_the_wind(name: str, dtype: torch.dtype) -> None:
+    grid = Grid2D.plane(5, 6, dx=1e4)
+    wind = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+    result = operators[name](0.1, wind[0], wind[1], grid=grid)  # 0.1 is one number in float32, another in float64
+    expected = operators[name](torch.full_like(wind[0], 0.1), wind[0], wind[1], grid=grid)
+    assert result.dtype == dtype
+    round_off = torch.finfo(dtype).eps  # of ten terms, where wind times 0.1 over 10 km is the size of each
+    torch.testing.assert_close(result, expected, rtol=16 * round_off, atol=16 * round_off * 0.1 / 1e4)
+
+
 @pytest.mark.parametrize("scheme", [advection_flux, advection_flux_central2], ids=lambda s: s.name)
 def test_flux_form_dilutes_a_uniform_field_where_the_wind_diverges(scheme: object) -> None:
     x, y = coordinates()
