@@ -91,7 +91,7 @@ def potential_temperature(temperature: A, pressure: A) -> A:
 
     Notes
     -----
-    Holton and Hakim (2013), Eq. 2.44.
+    Holton and Hakim (2013), Sect. 2.7.
     """
     return temperature / exner(pressure)
 
@@ -112,7 +112,7 @@ def temperature(potential_temperature: A, pressure: A) -> A:
 
     Notes
     -----
-    Holton and Hakim (2013), Eq. 2.44.
+    Holton and Hakim (2013), Sect. 2.7.
     """
     return potential_temperature * exner(pressure)
 

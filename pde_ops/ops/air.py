@@ -48,7 +48,7 @@ def exner(p: Any, *, grid: Any) -> Any:
     output="K",
     latex=r"T({theta}, {p})",
     text="T({theta}, {p})",
-    references=[f"{_HOLTON}, Eq. 2.44"],
+    references=[f"{_HOLTON}, Sect. 2.7"],
     properties={
         "pointwise": True,
         "linear_in": ("theta",),
@@ -80,7 +80,7 @@ def temperature(theta: Any, p: Any, *, grid: Any) -> Any:
     output="K",
     latex=r"\theta({T}, {p})",
     text="θ({T}, {p})",
-    references=[f"{_HOLTON}, Eq. 2.44"],
+    references=[f"{_HOLTON}, Sect. 2.7"],
     properties={
         "pointwise": True,
         "linear_in": ("T",),

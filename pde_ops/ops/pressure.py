@@ -13,7 +13,7 @@ _FORCE: dict[str, Any] = {
     "inputs": {"p": "Pa", "rho": "kg/m**3"},
     "output": "m/s**2",
     "family": "pressure_gradient_force",
-    "references": ["Holton & Hakim (2013), An Introduction to Dynamic Meteorology, 5th ed., Eqs. 2.24 and 2.25"],
+    "references": ["Holton & Hakim (2013), An Introduction to Dynamic Meteorology, 5th ed., Sect. 2.4"],
     "domain": {"p": (3e4, 1.1e5), "rho": (0.3, 1.6)},
 }
 _FACTS: dict[str, Any] = {"annihilates": "constants", "linear_in": ("p",), "order": 2}

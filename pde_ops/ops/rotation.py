@@ -19,7 +19,7 @@ _MOMENTUM = "Holton & Hakim (2013), An Introduction to Dynamic Meteorology, 5th 
     output="=A / s",
     latex=r"{f}\,{b}",
     text="{f} {b}",
-    references=[f"{_MOMENTUM}, Eqs. 2.24 and 2.25"],
+    references=[f"{_MOMENTUM}, Sect. 2.4"],
     properties={"pointwise": True, "linear_in": ("b", "f")},
     batch_over="b",
     domain={"f": (-1.5e-4, 1.5e-4)},
@@ -54,7 +54,7 @@ def coriolis(b: Any, f: Any, *, grid: Any) -> Any:
     family="metric",
     latex=r"\frac{{u}\,{v}\tan\varphi}{R}",
     text="{u} {v} tanφ/R",
-    references=[f"{_MOMENTUM}, Eq. 2.14"],
+    references=[f"{_MOMENTUM}, Sect. 2.3"],
     properties={
         "pointwise": True,
         "linear_in": ("u", "v"),
@@ -91,7 +91,7 @@ def metric_x(u: Any, v: Any, *, grid: Any) -> Any:
     family="metric",
     latex=r"\frac{{u}^2\tan\varphi}{R}",
     text="{u}² tanφ/R",
-    references=[f"{_MOMENTUM}, Eq. 2.14"],
+    references=[f"{_MOMENTUM}, Sect. 2.3"],
     properties={"pointwise": True, "components": {"x": ("u",)}, "parity": {"x": "even", "y": "odd"}},
     domain={"u": _WIND},
 )
