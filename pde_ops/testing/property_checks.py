@@ -59,11 +59,16 @@ def check_translation(record: Operator) -> str:
     return "commutes with shifts"
 
 
-def _linear_in(record: Operator, border: str, entries: tuple[Any, ...]) -> None:
+def _listed(names: str | tuple[Any, ...]) -> tuple[Any, ...]:
+    """A single name may be declared without brackets."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _linear_in(record: Operator, border: str, entries: str | tuple[Any, ...]) -> None:
     names = tuple(record.inputs)
     grid = latlon(border)
     one, two = inputs(record, grid, seed=1), inputs(record, grid, seed=2)
-    for entry in entries:
+    for entry in _listed(entries):
         together = {entry} if isinstance(entry, str) else set(entry)
         other = [b if name in together else a for name, a, b in zip(names, one, two, strict=True)]
         mixed = [2.0 * a - 3.0 * b if name in together else a for name, a, b in zip(names, one, other, strict=True)]
@@ -91,9 +96,9 @@ def _annihilates(record: Operator, border: str, what: str) -> None:
             raise CheckFailure(f"a linear `{first}` gives {off:.1e} of a typical result instead of 0")
 
 
-def _conserves(record: Operator, border: str, kinds: tuple[str, ...]) -> None:
+def _conserves(record: Operator, border: str, kinds: str | tuple[str, ...]) -> None:
     boundary = BORDERS[border]
-    if boundary.rim is not None or not {boundary.x, boundary.y} <= set(kinds):
+    if boundary.rim is not None or not {boundary.x, boundary.y} <= set(_listed(kinds)):
         return
     for make in _GRIDS:
         grid = make(border)
@@ -172,13 +177,13 @@ def _bounds(record: Operator, border: str, bounds: tuple[float, float]) -> None:
     _values(record, border, lambda r: (r >= low) & (r <= high), f"within {low:g} to {high:g}")
 
 
-def _monotone(direction: float) -> Callable[[Operator, str, tuple[str, ...]], None]:
-    def check(record: Operator, border: str, names: tuple[str, ...]) -> None:
+def _monotone(direction: float) -> Callable[[Operator, str, Any], None]:
+    def check(record: Operator, border: str, names: str | tuple[str, ...]) -> None:
         grid = latlon(border)
         leaves = [array.requires_grad_() for array in inputs(record, grid, lead=(20,))]
         gradients = torch.autograd.grad(record(*leaves, grid=grid).sum(), leaves)
         for name, gradient in zip(record.inputs, gradients, strict=True):
-            if name in names and bool((direction * gradient < 0.0).any()):
+            if name in _listed(names) and bool((direction * gradient < 0.0).any()):
                 raise CheckFailure(f"does not {'increase' if direction > 0 else 'decrease'} with `{name}` everywhere")
 
     return check

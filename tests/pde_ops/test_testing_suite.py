@@ -247,6 +247,23 @@ def test_every_property_can_be_found_false(
     assert check in failed(declare(lambda a, *, grid: a * a / grid.dx, properties=properties))
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_a_single_name_may_be_declared_without_brackets(several: bool, declare: Callable[..., Operator]) -> None:
+    names = ("height",) if several else "height"
+    record = declare(
+        lambda height, *, grid: height / grid.dx,
+        inputs={"height": "=A"},
+        doc=_DOC.replace("a : any", "height : any"),
+        latex="{height}",
+        properties={"linear_in": names, "increasing_in": names},
+    )
+    assert not {"linear_in", "increasing_in"} & set(failed(record))
+    square = declare(
+        lambda height, *, grid: height * height / grid.dx, inputs={"height": "=A"}, properties={"linear_in": names}
+    )
+    assert "not linear in height" in failed(square)["linear_in"]
+
+
 def test_a_claim_to_be_pointwise_is_caught(declare: Callable[..., Operator]) -> None:
     record = declare(lambda a, *, grid: ddx(a, grid), properties={"pointwise": True})
     assert "changes the result at" in failed(record)["pointwise"]
