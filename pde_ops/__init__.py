@@ -17,6 +17,7 @@ from .errors import DeclarationError as DeclarationError
 from .errors import DivergedError as DivergedError
 from .errors import GridError as GridError
 from .errors import PdeOpsError as PdeOpsError
+from .errors import PlausibilityError as PlausibilityError
 from .errors import ShapeError as ShapeError
 from .errors import StabilityError as StabilityError
 from .errors import UnitError as UnitError

@@ -38,9 +38,7 @@ def test_explicit_integrators_have_their_order_on_a_turning_wind_with_drag(name)
     state[:, 0] = speed
     slowed = speed / (1.0 + c * speed * total)
     exact = torch.tensor([slowed * math.cos(turn * total), -slowed * math.sin(turn * total)], dtype=torch.float64)
-    errors = [
-        float((integrated(tendency, name, total, n, state)[0, :, 0, 0] - exact).abs().max()) for n in (32, 64)
-    ]
+    errors = [float((integrated(tendency, name, total, n, state)[0, :, 0, 0] - exact).abs().max()) for n in (32, 64)]
     assert observed_order(errors) == pytest.approx(po.integrators[name].order, abs=0.1)
 
 
