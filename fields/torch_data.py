@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .normalize import Climatology
-from .series import StationSeries, Stations
+from .series import Stations, StationSeries
 from .time_features import annual_harmonics, month_of
 from .windows import WindowSpec
 
@@ -128,5 +128,24 @@ class ClimatologyTable(nn.Module):
 def fill_history(
     history: Float[Tensor, "*batch time station channel"], climatology: Float[Tensor, "*batch time station channel"]
 ) -> Float[Tensor, "*batch time station channel"]:
-    """`fields.normalize.fill_history` on tensors: the same rule, differentiable, free of data-dependent control flow."""
-    raise NotImplementedError
+    """`fields.normalize.fill_history` on tensors: the same rule, differentiable, no data-dependent control flow."""
+    there = torch.isfinite(history)
+    length = history.shape[-3]
+    step = torch.arange(length, device=history.device)[:, None, None]
+    before = _running_max(torch.where(there, step, -1))
+    after = length - 1 - _running_max(torch.where(there, length - 1 - step, -1).flip(-3)).flip(-3)
+    known = torch.where(there, history, 0.0)  # before anything is multiplied: 0 × NaN is NaN, in gradients too
+    low = torch.gather(known, -3, before.clamp(min=0))
+    high = torch.gather(known, -3, after.clamp(max=length - 1))
+    weight = (step - before).to(history.dtype) / (after - before).clamp(min=1).to(history.dtype)
+    inside = torch.where(after < length, low + weight * (high - low), low)
+    return torch.where(before >= 0, inside, climatology)
+
+
+def _running_max(x: Tensor) -> Tensor:
+    """Cumulative maximum along time by doubling: whatever exports a maximum exports this."""
+    reach, length = 1, x.shape[-3]
+    while reach < length:
+        moved = torch.cat([x[..., :reach, :, :], x[..., : length - reach, :, :]], dim=-3)
+        x, reach = torch.maximum(x, moved), 2 * reach
+    return x

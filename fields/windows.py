@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .errors import DataError, UsageError
-from .series import StationSeries, Stations
+from .series import Stations, StationSeries
 
 __all__ = ["SPLITS", "Split", "SplitName", "StationSeries", "Stations", "WindowSpec", "Windows", "gather"]
 
@@ -156,7 +156,7 @@ def _too_short(series: StationSeries, spec: WindowSpec, split: Split, name: Spli
     where = f"{name} has {stop - first:,} of {split.steps:,} steps of {series.step_seconds} s"
     if by_length:
         return DataError(
-            f"no window of {spec.length} steps in the {name} split is without a gap and has a station at its issue step",
+            f"no window of {spec.length} steps in the {name} split has no gap and a station at its issue step",
             code="SPDE-D153", where=where, do="take a record with fewer gaps, or shorter windows",
         )  # fmt: skip
     share = (stop - first) / split.steps if split.steps else 0.0
