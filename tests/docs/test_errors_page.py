@@ -1,0 +1,48 @@
+"""The page of error codes against the source that gives them."""
+
+import re
+from pathlib import Path
+
+from cli import error_page
+from cli._errors import ExitCode
+
+ROOT = Path(__file__).resolve().parents[2]
+CODES = error_page.error_codes()
+
+
+def test_the_page_is_what_the_source_says():
+    page = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    assert page == error_page.errors_page(), "run: python -m cli.error_page docs/errors.md"
+
+
+def test_every_code_in_the_source_is_on_the_page():
+    sources = [p for package in error_page._PACKAGES for p in (ROOT / package).rglob("*.py") if p.stem != "error_page"]
+    written = {code for path in sources for code in re.findall(r"SPDE-[A-Z]\d{3}", path.read_text("utf-8"))}
+    page = error_page.errors_page()
+    assert written == set(CODES)
+    assert [code for code in sorted(written) if f"| `{code}` |" not in page] == []
+
+
+def test_a_code_has_a_meaning_and_the_exit_codes_of_the_command():
+    assert [name for name, code in CODES.items() if not code.says and name not in error_page._SAID] == []
+    known = {int(number) for number in ExitCode}
+    assert {name: code.exits for name, code in CODES.items() if not code.exits <= known} == {}
+
+
+def test_an_error_that_stops_the_command_comes_with_a_way_out():
+    page = error_page.errors_page()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `SPDE-")]
+    assert [row[0] for row in rows if row[1].strip() and not row[-1].strip(" |")] == []
+
+
+def test_the_reading_of_the_source_finds_a_new_code(tmp_path):
+    for name in error_page._PACKAGES:
+        (tmp_path / name).mkdir()
+    (tmp_path / "fields" / "x.py").write_text(
+        "class Odd(Exception):\n    '''Something odd.'''\n    code = 'SPDE-D900'\n    exit_code = 3\n"
+        "def go(n):\n    raise Odd(f'{n} is odd', code='SPDE-D901', do='make it even')\n"
+    )
+    found = error_page.error_codes(tmp_path)
+    assert found["SPDE-D900"].says == ["Something odd"]
+    assert (found["SPDE-D901"].says, found["SPDE-D901"].do) == (["… is odd"], ["make it even"])
+    assert found["SPDE-D901"].exits == {3}
