@@ -1,0 +1,68 @@
+"""Small convolutional networks: the one building block of gates, router, closure and the data branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as nnf
+
+__all__ = ["Convolution", "Gate", "Network", "zero_"]
+
+
+class Convolution(nn.Module):
+    """A 3 × 3 convolution that keeps the grid's size; the border is replicated.
+
+    Edges are joined by `torch.cat`: replicate padding compiled together with convolutions fails in its backward pass.
+    """
+
+    def __init__(self, inputs: int, outputs: int, dilation: int = 1) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(inputs, outputs, 3, dilation=dilation)
+        self.dilation = dilation
+
+    def forward(self, fields: Tensor) -> Tensor:
+        """Fields ``[batch, channel, y, x]``."""
+        for _ in range(self.dilation):
+            fields = torch.cat([fields[..., :1, :], fields, fields[..., -1:, :]], dim=-2)
+            fields = torch.cat([fields[..., :1], fields, fields[..., -1:]], dim=-1)
+        found: Tensor = self.convolution(fields)
+        return found
+
+
+class Network(nn.Module):
+    """Two 3 × 3 convolutions with a SiLU between them: inputs → hidden → outputs."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.first = Convolution(inputs, hidden)
+        self.last = Convolution(hidden, outputs)
+
+    def forward(self, *fields: Tensor) -> Tensor:
+        """Fields that are joined along their channels."""
+        found: Tensor = self.last(nnf.silu(self.first(torch.cat(fields, dim=1))))
+        return found
+
+
+class Gate(nn.Module):
+    """A `Network` with a sigmoid; it starts at σ(bias) wherever it looks."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, bias: float) -> None:
+        super().__init__()
+        self.network = Network(inputs, hidden, outputs)
+        # Small, not zero: with zeros the first layer would see no gradient in the first step.
+        with torch.no_grad():
+            self.network.last.convolution.weight.mul_(0.1)
+            self.network.last.convolution.bias.fill_(bias)  # type: ignore[union-attr]
+
+    def forward(self, *fields: Tensor) -> Tensor:
+        """Weights in (0, 1)."""
+        return torch.sigmoid(self.network(*fields))
+
+
+def zero_(layers: Sequence[nn.Module] | nn.Module) -> None:
+    """Set weights and biases to zero, so that a correction starts as none."""
+    for layer in layers if isinstance(layers, Sequence) else [layers]:
+        for parameter in layer.parameters():
+            nn.init.zeros_(parameter)

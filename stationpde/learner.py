@@ -1,0 +1,121 @@
+"""The model as something to be trained: its loss, its forecast in observed variables, and what there is to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fields.series import StationSeries
+from fields.terrain import Elevation
+from fields.torch_data import Batch
+from fields.windows import Split
+from pde_ops import stability
+from stationpde.config import Config
+from stationpde.losses import Losses, masked_losses
+from stationpde.model import StationPDEModel
+from stationpde.state import clipped, to_state
+from stationpde.statistics import StateStatistics
+from stationpde.training.learner import Reducer
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
+__all__ = ["ModelLearner"]
+
+
+class ModelLearner:
+    """`StationPDEModel` with its losses; draws the stations it does not show from torch's global generator."""
+
+    def __init__(self, model: StationPDEModel) -> None:
+        self.model, self.config = model, model.config
+
+    @classmethod
+    def of(
+        cls, config: Config, series: StationSeries, split: Split, elevation: Elevation | None = None
+    ) -> ModelLearner:
+        """A new model on a record, with statistics of its training split; weights from torch's global generator."""
+        if elevation is None and config.grid.dem is not None:
+            elevation = Elevation.open(config.grid.dem)
+        return cls(StationPDEModel.build(config, StateStatistics.of(series, split, config), elevation))
+
+    @property
+    def module(self) -> StationPDEModel:
+        """The parameters."""
+        return self.model
+
+    def losses(self, batch: Batch, reducer: Reducer) -> Losses:
+        """The losses of (this rank's part of) a batch."""
+        model = self.model
+        forecast = model(batch.history, batch.issue_time, batch.future.shape[1], shown=self._shown(batch))
+        target_state = to_state(batch.future, model.sites.pressure, self.config.model.saturation)
+        return masked_losses(
+            forecast.observed,
+            forecast.state,
+            batch.future,
+            target_state,
+            model.sites.scale,
+            self.config.loss,
+            self.config.data,
+            reducer,
+            self._courant(forecast.state.detach()),
+        )
+
+    def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
+        """The forecast in observed variables, relative humidity within its range."""
+        return clipped(self.model(batch.history, batch.issue_time, batch.future.shape[1] or None).observed)
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """Coefficients, scales and factors are not decayed."""
+        return self.model.parameter_groups(weight_decay)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Shapes and stability numbers."""
+        model, config = self.model, self.config
+        grid = model.region.grid
+        found: dict[str, Any] = {
+            "stations": len(model.statistics.stations),
+            "grid": list(grid.shape),
+            "cell_km": [round(float(grid.dx.mean()) / 1e3, 2), round(grid.dy / 1e3, 2)],
+            "history": [config.data.history, len(model.statistics.stations), 5],
+            "horizon": config.data.horizon,
+            "substeps": config.substeps,
+            "parameters": sum(p.numel() for p in model.parameters()),
+        }
+        if model.pde_branch is not None:
+            tendency = model.pde_branch.tendency
+            wind = config.pde.max_wind
+            parts = tendency.limits.substeps if tendency.limits is not None else 1
+            found["parts_of_a_substep"] = parts
+            found["courant_at_20_m_s"] = round(20.0 * self._per_metre() * config.pde.dt / parts, 3)
+            found["largest_wind_m_s"] = wind
+            found["diffusion_number"] = config.pde.diffusion_number
+            found["backend"] = tendency.backend
+        return found
+
+    def report(self) -> str:
+        """Stability of the equations as they stand, in words."""
+        branch = self.model.pde_branch
+        return "" if branch is None else str(stability.report(branch.tendency, branch.dt))
+
+    def _shown(self, batch: Batch) -> Bool[Tensor, "batch station"] | None:
+        share = self.config.train.station_dropout
+        if not self.model.training or share == 0.0:
+            return None
+        size = (batch.history.shape[0], batch.history.shape[2])
+        return torch.rand(size, device=batch.history.device) >= share
+
+    def _per_metre(self) -> float:
+        grid = self.model.region.grid
+        return float((grid.dx.min() ** -2 + grid.dy**-2) ** 0.5)
+
+    def _courant(self, state: Tensor) -> Tensor:
+        """Largest Courant number of a sub-step at the forecast's stations."""
+        branch = self.model.pde_branch
+        parts = 1
+        if branch is not None and branch.tendency.limits is not None:
+            parts = branch.tendency.limits.substeps
+        speed = torch.nan_to_num(state[..., :2].norm(dim=-1)).amax()
+        return speed * (self._per_metre() * self.config.pde.dt / parts)

@@ -1,0 +1,147 @@
+r"""The physical branch: K sub-steps of the surface equations over one forecast interval.
+
+.. math:: X^{(r+1)} = X^{(r)} + \gamma \odot \mathrm{Scale}\bigl(\Delta t\, \mathcal F(X^{(r)}); X^{(r)}\bigr),
+          \qquad r = 0, \dots, K - 1
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pde_ops import Grid2D, PDESystem, integrators, stability
+from stationpde import equations
+from stationpde.closure import Closure
+from stationpde.config import Config
+from stationpde.equations import STATE
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["PDEBranch", "system_of"]
+
+_BASE = tuple(f"{name}_b" for name in STATE)
+
+
+def system_of(config: Config, grid: Grid2D) -> PDESystem:
+    """The equations that a configuration asks for, with coefficients that start where the grid makes them sensible."""
+    pde, model = config.pde, config.model
+    spacing = min(float(np.min(grid.dx)), grid.dy)
+    start = equations.Coefficients(
+        kappa=pde.diffusion_number * spacing**2 / pde.dt, friction=pde.friction, condensation=pde.condensation
+    )
+    advection = "advection" if pde.advection == "semi_lagrangian" else pde.advection
+    if has_base(config):
+        system = equations.anomaly(start, advection, pde.latent_heating, pde.pressure_gradient)
+    else:
+        system = equations.surface(start, advection, pde.latent_heating)
+    unresolved = [closure.name for closure in system.closures if closure.name.startswith("S_")]
+    kept = {f"S_{name}" for name in closure_channels(config)}
+    # Under a split γ the closure is added beside the equations, with a factor of its own.
+    gone = [name for name in unresolved if name not in kept or pde.gamma == "split"]
+    dropped = [*gone, *pde.without]
+    return system.without(*dropped) if dropped else system
+
+
+def has_base(config: Config) -> bool:
+    """Whether the fields are departures from a base state."""
+    return config.model.state == "anomaly" or config.model.pressure == "anomaly"
+
+
+def closure_channels(config: Config) -> tuple[str, ...]:
+    """Channels that the closure drives."""
+    if not config.model.closure:
+        return ()
+    return STATE if config.model.closure_wind and has_base(config) else STATE[2:]
+
+
+class PDEBranch(nn.Module):
+    """Advances the field by one forecast interval, in SI.
+
+    Parameters
+    ----------
+    conditions : channels of B_t
+    """
+
+    undecayed = ("gamma", "gamma_closure")
+
+    def __init__(self, config: Config, grid: Grid2D, conditions: int) -> None:
+        super().__init__()
+        pde = config.pde
+        self.substeps, self.dt = config.substeps, pde.dt
+        self.every_substep = config.model.closure_every == "substep"
+        self.split = pde.gamma == "split"
+        channels = closure_channels(config)
+        self.closure = Closure(channels, conditions, config.model.hidden) if channels else None
+        self.channels = [STATE.index(name) for name in channels]
+        system = system_of(config, grid)
+        self.semi_lagrangian = pde.advection == "semi_lagrangian"
+        limits = None
+        if pde.rule == "none":
+            wind = 0.0 if self.semi_lagrangian else pde.max_wind
+            limits = stability.limits(grid, pde.dt, max_wind=wind, system=system)
+        self.tendency = system.compile(
+            grid,
+            backend=pde.backend,
+            limits=limits,
+            exact_flows=pde.exact_flows,
+            semi_lagrangian=self.semi_lagrangian,
+        )
+        self.bases = [name for name in self.tendency.closure_names if name in _BASE]
+        if self.semi_lagrangian:
+            self.step = integrators["semi_lagrangian"](self.tendency, pde.dt, handled=frozenset({"outer"}))
+            self.gamma = nn.Parameter(torch.ones(len(STATE)))
+        else:
+            handled = frozenset({"flows"}) if self.tendency.flows else frozenset({"outer"})
+            self.step = integrators["range_scaled_euler"](
+                self.tendency, pde.dt, rule=pde.rule, rho=pde.rho, handled=handled
+            )
+        if self.split and channels:
+            self.gamma_closure = nn.Parameter(torch.ones(len(channels)))
+
+    def forward(
+        self,
+        state: Float[Tensor, "batch field y x"],
+        base: Float[Tensor, "batch field y x"] | None,
+        conditions: Float[Tensor, "batch condition y x"],
+        scaled: nn.Module,
+    ) -> Float[Tensor, "batch field y x"]:
+        """The physical forecast of the next field; ``scaled`` turns SI into what networks see."""
+        given = {name: base[:, STATE.index(name[:-2])] for name in self.bases} if base is not None else {}
+        source = self._closure(state, conditions, scaled)
+        for substep in range(self.substeps):
+            if substep and self.every_substep:
+                source = self._closure(state, conditions, scaled)
+            state = self._advance(state, given, source)
+        return state
+
+    def _closure(self, state: Tensor, conditions: Tensor, scaled: nn.Module) -> dict[str, Tensor]:
+        return {} if self.closure is None else self.closure(scaled(state), conditions)
+
+    def _advance(self, state: Tensor, given: dict[str, Tensor], source: dict[str, Tensor]) -> Tensor:
+        inside = given if self.split else {**given, **source}
+        later: Tensor = self.step(state, inside)
+        if self.semi_lagrangian:
+            later = state + self.gamma[:, None, None] * (later - state)
+        else:
+            for index in range(len(self.tendency.flows)):
+                later = self.tendency.apply_flow(index, later, inside, self.dt)
+        if self.split and source:
+            added = torch.stack(list(source.values()), dim=1) * (self.dt * self.gamma_closure[:, None, None])
+            if len(self.channels) == len(STATE):
+                return later + added
+            return torch.cat([later[:, : self.channels[0]], later[:, self.channels[0] :] + added], dim=1)
+        return later
+
+    @torch.no_grad()
+    def factors(self) -> dict[str, float]:
+        """The learned update factors by channel."""
+        gamma = self.gamma if self.semi_lagrangian else self.step.gamma
+        found = {f"gamma_{name}": float(value) for name, value in zip(STATE, gamma, strict=True)}
+        if self.split and self.channels:
+            closure = zip(self.channels, self.gamma_closure, strict=True)
+            found |= {f"gamma_S_{STATE[channel]}": float(value) for channel, value in closure}
+        return found

@@ -1,0 +1,180 @@
+"""What the model knows of its network before it learns: climatology and scales of the state, from the training split.
+
+All of it is saved with the weights, so that a checkpoint is a whole model. A station that was not trained on gets the
+climatology and the scale that a terrain-aware fit through the training stations gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from fields.geometry import LocalMetric
+from fields.lift_methods import LiftSettings, StationLift
+from fields.normalize import Climatology, change_std, channel_moments, station_moments
+from fields.series import StationSeries, Stations
+from fields.windows import Split
+from stationpde.config import Config
+from stationpde.state import OBSERVED, Saturation, to_observed, to_state
+
+__all__ = ["StateStatistics"]
+
+Array = np.ndarray[Any, Any]
+_P = OBSERVED.index("p")
+# A station is the same one while it stays within these; a re-sited one is met as new.
+_SAME_PLACE_M, _SAME_ALTITUDE_M = 1000.0, 50.0
+# Smallest standard deviations of the state, so that a dead sensor does not get an infinite weight: SI.
+_FLOORS = np.array([0.1, 0.1, 10.0, 0.1, 1e-5])
+_BLOCK = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateStatistics:
+    """Statistics of ``u, v, p, theta, q`` at the training stations.
+
+    Attributes
+    ----------
+    stations : those of training; ids in their order
+    climatology : of the state, station × time of day (and annual harmonics)
+    pressure : Pa ``[station]``, mean; what Ψ uses where a barometer is silent
+    mean, std : ``[channel]`` of the state itself
+    anomaly_std, change_std : ``[channel]`` of departures from the climatology, and of the change over one step
+    station_std : ``[station, channel]`` of departures from the climatology
+    """
+
+    stations: Stations
+    climatology: Climatology
+    pressure: Array
+    mean: Array
+    std: Array
+    anomaly_std: Array
+    change_std: Array
+    station_std: Array
+
+    @classmethod
+    def of(cls, series: StationSeries, split: Split, config: Config) -> StateStatistics:
+        """From the training split of a record, and nothing else."""
+        steps = split.slice("train")
+        observed, time = series.values[steps], series.time[steps]
+        pressure = _mean_pressure(observed, series.stations)
+        state = _states(observed, pressure, config.model.saturation)
+        climatology = Climatology.fit(time, state, series.step_seconds, annual=config.model.annual_harmonics)
+        mean, std = channel_moments(state, _FLOORS)
+        change = change_std(state, time, series.step_seconds, _FLOORS)
+        for start in range(0, len(time), _BLOCK):
+            piece = slice(start, start + _BLOCK)
+            state[piece] -= climatology.at(time[piece])
+        _, anomaly_std = channel_moments(state, _FLOORS)
+        _, station_std, _ = station_moments(state, _FLOORS)
+        return cls(series.stations, climatology, pressure, mean, std, anomaly_std, change, station_std)
+
+    def at(self, stations: Stations) -> tuple[StateStatistics, Array]:
+        """The same for other stations, and which training station each one is (-1: none)."""
+        known = self.matching(stations)
+        if len(known) == len(self.stations) and np.array_equal(known, np.arange(len(known))):
+            return replace(self, stations=stations), known
+        fitted = self.lifted((stations.lat, stations.lon, stations.alt))
+        chosen, own = known >= 0, np.maximum(known, 0)
+        table, waves = fitted.climatology.table.copy(), fitted.climatology.waves.copy()
+        table[:, :, chosen] = self.climatology.table[:, :, own[chosen]]
+        waves[:, chosen] = self.climatology.waves[:, own[chosen]]
+        made = replace(
+            fitted,
+            stations=stations,
+            climatology=replace(self.climatology, table=table, waves=waves),
+            pressure=np.where(chosen, self.pressure[own], fitted.pressure),
+            station_std=np.where(chosen[:, None], self.station_std[own], fitted.station_std),
+        )
+        return made, known
+
+    def matching(self, stations: Stations) -> Array:
+        """Number of the training station that each station is: same name, and still at its place; else -1."""
+        numbers = {name: i for i, name in enumerate(self.stations.id)}
+        metric = LocalMetric.around(self.stations.lat, self.stations.lon)
+        old, new = metric.xy(self.stations.lat, self.stations.lon), metric.xy(stations.lat, stations.lon)
+        found = np.full(len(stations), -1)
+        for place, name in enumerate(stations.id):
+            i = numbers.get(name, -1)
+            if i < 0:
+                continue
+            near = np.hypot(*(new[place] - old[i])) <= _SAME_PLACE_M
+            level = abs(stations.alt[place] - self.stations.alt[i]) <= _SAME_ALTITUDE_M
+            if near and level:
+                found[place] = i
+        return found
+
+    def lifted(self, places: tuple[Array, Array, Array], k: int = 10) -> StateStatistics:
+        """A terrain-aware fit of everything that belongs to a station at places: latitude, longitude, altitude.
+
+        Hourly means are brought to the places as observed variables by the detrended lift, which follows lapse rate
+        and hydrostatic law; harmonics and scales by horizontal distance.
+        """
+        here = (self.stations.lat, self.stations.lon, self.stations.alt)
+        detrended = StationLift.between(here, places, LiftSettings("detrended", k))
+        horizontal = StationLift.between(here, places, LiftSettings("idw", k))
+        hours = to_observed(torch.as_tensor(self.climatology.table).double()).numpy()
+        means = detrended({name: hours[..., c] for c, name in enumerate(OBSERVED)}).values
+        observed = torch.as_tensor(np.stack([means[name] for name in OBSERVED], axis=-1))
+        table = to_state(observed, observed[..., _P]).numpy().astype(np.float32)
+        waves = horizontal.weights.apply(np.moveaxis(self.climatology.waves, -1, -2))[0]
+        scales = horizontal.weights.apply(self.station_std.T)[0].T
+        return replace(
+            self,
+            climatology=replace(
+                self.climatology, table=table, waves=np.ascontiguousarray(np.moveaxis(waves, -2, -1), np.float32)
+            ),
+            pressure=np.asarray(means["p"]).mean(axis=(0, 1)),
+            station_std=scales,
+        )
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """What a checkpoint keeps of it."""
+        arrays = {
+            "lat": self.stations.lat, "lon": self.stations.lon, "alt": self.stations.alt,
+            "table": self.climatology.table, "waves": self.climatology.waves,
+            "pressure": self.pressure, "mean": self.mean, "std": self.std, "anomaly_std": self.anomaly_std,
+            "change_std": self.change_std, "station_std": self.station_std,
+            "slots": np.array([
+                self.climatology.slot_seconds, self.climatology.origin, self.climatology.annual,
+                int(self.climatology.daily),
+            ]),
+        }  # fmt: skip
+        return {name: torch.as_tensor(np.ascontiguousarray(array)) for name, array in arrays.items()}
+
+    @classmethod
+    def from_tensors(cls, ids: tuple[str, ...], tensors: Mapping[str, torch.Tensor]) -> StateStatistics:
+        """The inverse of `tensors`; the names of the stations are kept beside them."""
+        t = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+        slot_seconds, origin, annual, daily = (int(number) for number in t["slots"])
+        return cls(
+            Stations(ids, t["lat"], t["lon"], t["alt"]),
+            Climatology(t["table"], t["waves"], slot_seconds, origin, annual, bool(daily)),
+            t["pressure"], t["mean"], t["std"], t["anomaly_std"], t["change_std"], t["station_std"],
+        )  # fmt: skip
+
+
+def _mean_pressure(observed: Array, stations: Stations) -> Array:
+    """Mean of each station's barometer; where it never spoke, what the others say of its altitude."""
+    seen = np.isfinite(observed[..., _P])
+    total = np.where(seen, observed[..., _P], 0.0).sum(axis=0, dtype=np.float64)
+    mean = total / np.maximum(seen.sum(axis=0), 1)
+    silent = seen.sum(axis=0) == 0
+    if silent.any():
+        places = (stations.lat, stations.lon, stations.alt)
+        lift = StationLift.between(places, places, LiftSettings("detrended"))
+        mean = np.where(silent, lift({"p": np.where(silent, np.nan, mean)}).values["p"], mean)
+    return mean
+
+
+def _states(observed: Array, pressure: Array, saturation: Saturation) -> Array:
+    """Ψ of a record, block by block."""
+    made = np.empty(observed.shape, np.float32)
+    reference = torch.as_tensor(pressure, dtype=torch.float32)
+    for start in range(0, len(observed), _BLOCK):
+        piece = torch.as_tensor(observed[start : start + _BLOCK])
+        made[start : start + _BLOCK] = to_state(piece, reference, saturation).numpy()
+    return made
