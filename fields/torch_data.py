@@ -83,12 +83,12 @@ class WindowDataset(torch.utils.data.Dataset[Batch]):
 
     def at(self, starts: Int64[Tensor, " batch"]) -> Batch:
         """The windows that begin at these steps of the record."""
-        spec = self.spec
-        history = starts[:, None] + torch.arange(spec.history)
-        future = starts[:, None] + torch.arange(spec.history, spec.length)
-        return Batch(
-            self.values[history], self.values[future], self.time[history[:, -1]], self.step_seconds, starts
-        )  # fmt: skip
+        past, whole = self.spec.history, self.spec.length
+        first = starts.tolist()
+        # The steps of a window lie side by side: each slice is one copy.
+        history = torch.stack([self.values[i : i + past] for i in first])
+        future = torch.stack([self.values[i + past : i + whole] for i in first])
+        return Batch(history, future, self.time[starts + past - 1], self.step_seconds, starts)
 
 
 def keep(batch: Batch) -> Batch:
@@ -129,23 +129,26 @@ def fill_history(
     history: Float[Tensor, "*batch time station channel"], climatology: Float[Tensor, "*batch time station channel"]
 ) -> Float[Tensor, "*batch time station channel"]:
     """`fields.normalize.fill_history` on tensors: the same rule, differentiable, no data-dependent control flow."""
-    there = torch.isfinite(history)
-    length = history.shape[-3]
-    step = torch.arange(length, device=history.device)[:, None, None]
-    before = _running_max(torch.where(there, step, -1))
-    after = length - 1 - _running_max(torch.where(there, length - 1 - step, -1).flip(-3)).flip(-3)
-    known = torch.where(there, history, 0.0)  # before anything is multiplied: 0 × NaN is NaN, in gradients too
-    low = torch.gather(known, -3, before.clamp(min=0))
-    high = torch.gather(known, -3, after.clamp(max=length - 1))
-    weight = (step - before).to(history.dtype) / (after - before).clamp(min=1).to(history.dtype)
-    inside = torch.where(after < length, low + weight * (high - low), low)
-    return torch.where(before >= 0, inside, climatology)
+    steps = history.unbind(-3)
+    low, since = _carried(steps)
+    high, until = (x.flip(-3) for x in _carried(steps[::-1]))
+    weight = since / (since + until).clamp(min=1.0)
+    # NaN stands for "none yet" and is never chosen; weights carry no gradient, so that none is multiplied by it.
+    inside = torch.where(torch.isnan(high), low, low + weight * (high - low))
+    return torch.where(torch.isnan(low), climatology, inside)
 
 
-def _running_max(x: Tensor) -> Tensor:
-    """Cumulative maximum along time by doubling: whatever exports a maximum exports this."""
-    reach, length = 1, x.shape[-3]
-    while reach < length:
-        moved = torch.cat([x[..., :reach, :, :], x[..., : length - reach, :, :]], dim=-3)
-        x, reach = torch.maximum(x, moved), 2 * reach
-    return x
+def _carried(steps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The last observed value at every step, NaN before the first, and the steps since it was observed.
+
+    A loop over the few steps of a history: on whole arrays, gathering by index takes ten times as long.
+    """
+    value, age = torch.full_like(steps[0], torch.nan), torch.zeros_like(steps[0])
+    values, ages = [], []
+    for step in steps:
+        there = torch.isfinite(step)
+        value = torch.where(there, step, value)
+        age = torch.where(there, 0.0, age + 1.0)
+        values.append(value)
+        ages.append(age)
+    return torch.stack(values, dim=-3), torch.stack(ages, dim=-3)

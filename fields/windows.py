@@ -54,6 +54,7 @@ class Split:
     val: int
     test: int
     steps: int
+    shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
 
     @classmethod
     def of(cls, steps: int, shares: Sequence[float] = (0.6, 0.1, 0.3)) -> Split:
@@ -69,7 +70,8 @@ class Split:
             raise UsageError(f"shares {tuple(shares)} are not those of training, validation and test",
                              code="SPDE-D152", do="three numbers, such as 0.6, 0.1, 0.3")  # fmt: skip
         whole = sum(exact)
-        return cls(floor(steps * exact[0] / whole), floor(steps * (exact[0] + exact[1]) / whole), steps)
+        borders = floor(steps * exact[0] / whole), floor(steps * (exact[0] + exact[1]) / whole)
+        return cls(*borders, steps, (float(exact[0] / whole), float(exact[1] / whole), float(exact[2] / whole)))
 
     def bounds(self, name: SplitName) -> tuple[int, int]:
         """First step of a split, and the one after its last."""
@@ -159,22 +161,27 @@ def _too_short(series: StationSeries, spec: WindowSpec, split: Split, name: Spli
             f"no window of {spec.length} steps in the {name} split has no gap and a station at its issue step",
             code="SPDE-D153", where=where, do="take a record with fewer gaps, or shorter windows",
         )  # fmt: skip
-    share = (stop - first) / split.steps if split.steps else 0.0
-    needed = _needed(spec.length, split) if share else None
-    enough = (
-        f"at least {needed:,} steps ({needed * series.step_seconds / _DAY:.1f} days)" if needed else "another split"
-    )
+    needed = _needed(spec.length, split)
+    days = needed * series.step_seconds / _DAY
     return DataError(
         f"the record is too short: a window takes {spec.history} + {spec.horizon} = {spec.length} steps",
-        code="SPDE-D153", where=where, do=f"needed: {enough}, or shorter windows",
+        code="SPDE-D153", where=where, do=f"needed: at least {needed:,} steps ({days:.1f} days), or shorter windows",
     )  # fmt: skip
 
 
 def _needed(length: int, split: Split) -> int:
-    """Steps of a record in which every split that is not empty holds one window."""
-    sizes = [stop - first for first, stop in map(split.bounds, SPLITS) if stop > first]
-    # A split of share s of n steps has at least floor(s n) - 1 of them.
-    return ceil((length + 1) * split.steps / min(sizes))
+    """Steps from which on, whatever the rounding, every split that has a share holds a window."""
+    shares = [share for share in split.shares if share > 0]
+    # A share s of n steps is more than s n - 1 of them; a few steps less may do as well.
+    needed = ceil((length + 1) / min(shares))
+    while _holds(length, Split.of(needed - 1, split.shares)):
+        needed -= 1
+    return needed
+
+
+def _holds(length: int, split: Split) -> bool:
+    sizes = [stop - first for first, stop in map(split.bounds, SPLITS)]
+    return all(size >= length for size, share in zip(sizes, split.shares) if share > 0)
 
 
 def gather(series: StationSeries, starts: Array, spec: WindowSpec) -> tuple[Array, Array, Array]:
