@@ -1,5 +1,4 @@
-"""Training that survives: deterministic steps, checked checkpoints, exact resumption, one process or many."""
+"""Training that survives: deterministic steps, checked checkpoints, exact resumption, one process or many.
 
-from stationpde.training.learner import Learner as Learner
-from stationpde.training.learner import LocalReducer as LocalReducer
-from stationpde.training.learner import Reducer as Reducer
+Modules that only look at files (`checkpoint_files`, `run_directory`, `sealed`, `lock`) do not import torch.
+"""

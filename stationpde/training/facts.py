@@ -1,0 +1,63 @@
+"""Under what a run computes: recorded with every checkpoint, compared at every resumption.
+
+Results repeat bit for bit only with the same versions, threads, number of ranks and kind of device.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+import stationpde
+
+__all__ = ["differences", "facts"]
+
+# What must be equal for bits to be equal, by the words a warning uses.
+_DECIDING = {
+    "torch version": ("versions", "torch"),
+    "stationpde version": ("versions", "stationpde"),
+    "threads": ("threads",),
+    "world size": ("world",),
+    "device": ("device",),
+    "machine": ("machine",),
+}
+
+
+def facts(*, config_hash: str, data_fingerprint: str, seed: int, world: int, device: str) -> dict[str, Any]:
+    """The present circumstances."""
+    return {
+        "versions": {
+            "stationpde": stationpde.__version__,
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "threads": torch.get_num_threads(),
+        "world": world,
+        "device": device,
+        "machine": platform.machine(),
+        "seed": seed,
+        "config_hash": config_hash,
+        "data_fingerprint": data_fingerprint,
+    }
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What has changed of the things that decide the last bits, as ``what: before -> now``."""
+    found = []
+    for what, keys in _DECIDING.items():
+        old, new = _at(before, keys), _at(now, keys)
+        if old != new:
+            found.append(f"{what}: {old} -> {new}")
+    return found
+
+
+def _at(tree: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    value: Any = tree
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

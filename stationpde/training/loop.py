@@ -1,0 +1,230 @@
+"""The training loop: steps, skipped steps, roll-backs, validation, checkpoints, and an orderly end.
+
+Everything that a step does follows from the last checkpoint and the step's number. A process that is killed at any
+time therefore repeats the lost steps exactly when it comes back.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from fields import atomic
+from stationpde.errors import DivergedError
+from stationpde.training import checkpoint_files
+from stationpde.training.divergence import locate_fault
+from stationpde.training.learner import logged_terms
+from stationpde.training.progress import StepReporter
+from stationpde.training.seeding import seed_everything
+from stationpde.training.source import feed
+from stationpde.training.validation import ErrorSums, total_score
+
+if TYPE_CHECKING:
+    from fields.torch_data import Batch
+    from stationpde.training.metrics_log import MetricsLog
+    from stationpde.training.run_directory import RunDirectory
+    from stationpde.training.signals import StopRequest
+    from stationpde.training.state import TrainingState
+    from stationpde.training.tensorboard import Board
+
+__all__ = ["Trainer"]
+
+log = logging.getLogger(__name__)
+
+# In the order of the flags that ranks exchange.
+_REASONS = ("SIGINT", "SIGTERM", "SIGUSR1", "time", "orphaned")
+
+
+class Trainer:
+    """Trains what a `TrainingState` holds to its end, or until it is told to stop.
+
+    Parameters
+    ----------
+    state : learner, optimiser, plan and position; already restored from a checkpoint when there was one
+    run : where everything is written; by rank 0 alone
+    about : facts for the manifests of checkpoints
+    """
+
+    def __init__(
+        self, state: TrainingState, run: RunDirectory, about: Mapping[str, Any], *, stop: StopRequest,
+        metrics: MetricsLog | None, board: Board | None = None, watcher: Any = None,
+    ) -> None:  # fmt: skip
+        self.state, self.run, self.about, self.stop = state, run, about, stop
+        self.settings, self.world, self.plan = state.settings, state.world, state.plan
+        self.metrics, self.board = metrics, board
+        self.report = StepReporter(watcher, state.step, self.plan.total)
+        self.saving_seconds = 0.0
+
+    def fit(self) -> dict[str, Any]:
+        """Train to the end; the result."""
+        if self.state.step == 0 and not checkpoint_files.listed(self.run.checkpoints):
+            self.save()
+        while True:
+            if self.plan.epochs_done(self.state.step) > self.state.validated:
+                self._close_epoch()
+            if self.state.step >= self.plan.total or self._has_stalled():
+                return self.state.result(self.run, stopped_early=self.state.step < self.plan.total)
+            self._run_epoch()
+
+    def _has_stalled(self) -> bool:
+        patience = self.settings.patience
+        return patience is not None and self.state.since_best >= patience
+
+    # ---- steps ----------------------------------------------------------------------------------------------
+
+    def _run_epoch(self) -> None:
+        """The steps up to the end of the epoch, or to a roll-back."""
+        state = self.state
+        epoch, _ = self.plan.locate(state.step)
+        end = self.plan.end_of(epoch)
+        state.learner.module.train()
+        for batch in self._batches(state.step, end):
+            verdict, reason = self._step(batch, epoch)
+            if verdict == "roll_back":
+                self._roll_back()
+                return
+            if reason is not None:
+                self._stop(reason)
+            if state.step % self.settings.checkpoint_every == 0 and state.step < end:
+                self.save()
+
+    def _batches(self, first: int, end: int) -> Iterator[Batch]:
+        starts = (self.plan.windows(step) for step in range(first, end))
+        for batch in feed(self.state.source, starts, self.settings.workers, self.run.lock):
+            yield batch.to(self.state.device)
+
+    def _step(self, batch: Batch, epoch: int) -> tuple[str, str | None]:
+        state, began = self.state, time.perf_counter()
+        step, optimiser = state.step, state.optimiser
+        seed = (self.settings.seed, "step", epoch, step, self.world.rank)
+        seed_everything(*seed)
+        self.world.beat(step)
+        optimiser.zero_grad()
+        terms = state.learner.losses(batch, self.world.reducer)
+        terms.total.backward()
+        values = {name: float(value.detach()) for name, value in logged_terms(terms).items()}
+        wish = self.stop.reason
+        flags = [float(not math.isfinite(values["total"])), *(float(wish == reason) for reason in _REASONS)]
+        bad, *wishes = self.world.combine(optimiser.parameters, flags)
+        norm = optimiser.clip()
+        verdict = state.guard.judge(not bad and math.isfinite(norm))
+        if verdict == "give_up":
+            self._give_up(batch, seed)
+        if verdict == "good":
+            optimiser.step(step)
+            state.average.update()
+        state.step = step + 1
+        values |= {"grad_norm": norm, "lr": optimiser.rate(step)}
+        self._log(epoch, verdict, values, time.perf_counter() - began)
+        return verdict, next((reason for reason, wanted in zip(_REASONS, wishes, strict=True) if wanted), None)
+
+    def _log(self, epoch: int, verdict: str, values: dict[str, float], seconds: float) -> None:
+        step = self.state.step
+        if verdict != "good":
+            log.warning("step %d: loss or gradient is not finite; the step is skipped", step)
+        if self.metrics is not None:
+            record = {"kind": "step", "step": step, "epoch": epoch, **values, "skipped": verdict != "good"}
+            self.metrics.add({**record, "seconds": round(seconds, 6)})
+        if self.board is not None:
+            self.board.add("train", values, step)
+        self.report(step, epoch, values)
+
+    # ---- faults and requests --------------------------------------------------------------------------------
+
+    def _roll_back(self) -> None:
+        guard = self.state.guard
+        skipped, rollbacks, scale = guard.skipped, guard.rollbacks, self.state.optimiser.rate_scale
+        newest = checkpoint_files.newest_valid(self.run.checkpoints)
+        assert newest is not None, "step 0 was saved"
+        bad = self.state.step
+        self.state.restore(newest)
+        guard.skipped, guard.rollbacks, guard.in_a_row = skipped, rollbacks, 0
+        self.state.optimiser.rate_scale = scale / 2
+        log.warning("step %d: three bad steps in a row; back to %s with half the learning rate", bad, newest.name)
+        if self.metrics is not None:
+            self.metrics.drop_after(self.state.step, self.state.validated)
+
+    def _give_up(self, batch: Batch, seed: tuple[Any, ...]) -> NoReturn:
+        state = self.state
+        fault = locate_fault(state.learner, batch, self.world.reducer, seed)
+        path = self.run.path / f"diverged-step-{state.step}.json"
+        content = {
+            "step": state.step,
+            "epoch": self.plan.locate(state.step)[0],
+            "windows": self.plan.whole_batch(state.step).tolist(),
+            "issue_times": batch.issue_time.tolist(),
+            "skipped": state.guard.skipped,
+            "rollbacks": state.guard.rollbacks,
+            "learning_rate": state.optimiser.rate(state.step),
+            **fault,
+        }
+        if self.world.rank == 0:
+            with atomic.machine_faults(path):
+                atomic.write_file(path, json.dumps(content, indent=2).encode())
+        accused = fault["parameters"][:1] or [fault["module"] or fault["operation"] or "the loss"]
+        raise DivergedError(
+            f"training diverged at step {state.step:,} after {state.guard.rollbacks} roll-backs; "
+            f"first not finite: {accused[0]}",
+            where=str(path),
+            do="--set train.lr=… to something smaller, or look at the windows that the file names; "
+            "the last good checkpoint is kept",
+        )
+
+    def _stop(self, reason: str) -> NoReturn:
+        self.save()
+        raise self.stop.error(str(self.run.path), self.state.step, reason)
+
+    # ---- validation and checkpoints -------------------------------------------------------------------------
+
+    def _close_epoch(self) -> None:
+        state, began = self.state, time.perf_counter()
+        sums = self._validate()
+        scores = sums.scores()
+        score = total_score(scores)
+        epoch = state.validated
+        better = state.note_validation(score, {name: s.to_dict() for name, s in scores.items()})
+        seconds = time.perf_counter() - began
+        if self.metrics is not None:
+            record = {"kind": "validation", "step": state.step, "epoch": epoch, "score": score, "best": better}
+            self.metrics.add({**record, "variables": state.last_validation, "seconds": round(seconds, 6)})
+        if self.board is not None:
+            self.board.add("validation", {f"{n}_mse": s.mse for n, s in scores.items()} | {"score": score}, state.step)
+        self.save()
+
+    @torch.no_grad()
+    def _validate(self) -> ErrorSums:
+        state, world = self.state, self.world
+        starts = state.source.part("val", self.settings.validate_windows)
+        sums = ErrorSums(state.scored, len(state.source.series.stations))
+        size = self.settings.batch
+        wishes = torch.zeros(len(_REASONS))
+        state.learner.module.eval()
+        with state.average.applied():
+            for first in range(0, len(starts), size * world.size):
+                mine = starts[first : first + size * world.size][world.rank :: world.size]
+                if len(mine):
+                    batch = state.source.batch(mine).to(state.device)
+                    sums.add(state.learner.predict(batch), batch)
+                wish = self.stop.reason
+                wishes = world.sum(torch.tensor([float(wish == reason) for reason in _REASONS]))
+                if wishes.any():
+                    break
+        if wishes.any():
+            self._stop(_REASONS[int(wishes.argmax())])
+        sums.sums = world.sum(sums.sums)
+        return sums
+
+    def save(self) -> None:
+        """Write a checkpoint, then the name of the best one, then clear away what is no longer needed."""
+        if self.metrics is None:  # not rank 0
+            return
+        began = time.perf_counter()
+        self.metrics.sync()
+        self.state.write(self.run, self.about)
+        self.saving_seconds += time.perf_counter() - began

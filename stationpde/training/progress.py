@@ -1,0 +1,60 @@
+"""What is shown while training: steps, time to go, loss, gradient norm, learning rate and Courant number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["StepReporter", "TrainEvent", "TrainWatcher"]
+
+_LEAST_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class TrainEvent:
+    """``done`` of ``total`` steps; ``eta`` is seconds to go, None while nothing can be said; ``note`` is for people."""
+
+    stage: str
+    done: int
+    total: int
+    unit: str
+    elapsed: float
+    eta: float | None
+    note: str
+    values: Mapping[str, float]
+
+    @property
+    def fraction(self) -> float | None:
+        """Share of the work that is done."""
+        return min(1.0, self.done / self.total) if self.total > 0 else None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether training is over."""
+        return self.done >= self.total
+
+
+TrainWatcher = Callable[[TrainEvent], None]
+
+
+class StepReporter:
+    """Turns steps into events, a few a second at most; the rate is that of this process, resumed steps excluded."""
+
+    def __init__(self, watcher: TrainWatcher | None, first: int, total: int) -> None:
+        self._watcher, self._first, self._total = watcher, first, total
+        self._began = time.monotonic()
+        self._told = 0.0
+
+    def __call__(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
+        """Report that ``step`` steps are done."""
+        now = time.monotonic()
+        if self._watcher is None or (step < self._total and now - self._told < _LEAST_SECONDS):
+            return
+        self._told = now
+        elapsed, made = now - self._began, step - self._first
+        eta = elapsed * (self._total - step) / made if made > 0 else None
+        shown = {"loss": "total", "grad": "grad_norm", "lr": "lr", "Courant": "courant"}
+        parts = [f"{word} {values[key]:.3g}" for word, key in shown.items() if key in values]
+        note = f"epoch {epoch + 1}  " + "  ".join(parts)
+        self._watcher(TrainEvent("train", step, self._total, "steps", elapsed, eta, note, dict(values)))

@@ -1,0 +1,48 @@
+"""When memory runs out: an error that says what to make smaller, with the last checkpoint left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+from stationpde.errors import ResourceError
+
+if TYPE_CHECKING:
+    from stationpde.config import Config
+
+__all__ = ["memory_faults"]
+
+_SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
+
+
+@contextmanager
+def memory_faults(config: Config) -> Iterator[None]:
+    """Turn a failed allocation, on the CPU or a GPU, into a `ResourceError` with a way out."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as problem:
+        raise _out_of_memory(config, problem) from problem
+    except RuntimeError as problem:
+        # torch has no type of its own for what the CPU allocator refuses.
+        if not any(sign in str(problem).lower() for sign in _SIGNS):
+            raise
+        raise _out_of_memory(config, problem) from problem
+
+
+def _out_of_memory(config: Config, problem: BaseException) -> ResourceError:
+    train, ways = config.train, []
+    if train.batch > 1:
+        ways.append(f"--set train.batch={max(1, train.batch // 2)}")
+    if not train.recompute:
+        ways.append("--set train.recompute=true")
+    if config.grid.height > 8:
+        ways.append(f"--set grid.height={max(8, config.grid.height // 2)}")
+    return ResourceError(
+        f"out of memory with batches of {train.batch} on {config.grid.height} grid rows: "
+        f"{str(problem).splitlines()[0][:200] if str(problem) else type(problem).__name__}",
+        code="SPDE-T073",
+        do=f"{', or '.join(ways) or 'a machine with more memory'}; --dry-run states the need beforehand",
+    )

@@ -1,0 +1,85 @@
+"""Which windows make which step: a pure function of (seed, epoch, step, rank).
+
+Each epoch shuffles its windows and cuts them into batches; a rank takes every ``world``-th window of a batch. To go on
+in mid-epoch, one asks for the batches from that step on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from stationpde.training.seeding import generator
+
+__all__ = ["Plan"]
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The course of a whole training run.
+
+    Parameters
+    ----------
+    starts : windows of an epoch, by its number
+    epochs, batch, seed : as configured
+    rank, world : the part of each batch that is this process's
+    max_steps : ends training early
+    """
+
+    starts: Callable[[int], Array]
+    epochs: int
+    batch: int
+    seed: int
+    rank: int = 0
+    world: int = 1
+    max_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        counts = [len(self.starts(epoch)) for epoch in range(self.epochs)]
+        # A last batch with fewer windows than ranks would leave a rank without work: its windows come in other epochs.
+        steps = [-(-n // self.batch) - (1 if 0 < n % self.batch < self.world else 0) for n in counts]
+        object.__setattr__(self, "_ends", tuple(accumulate(steps)))
+        object.__setattr__(self, "_order", lru_cache(maxsize=2)(self._shuffled))
+
+    @property
+    def total(self) -> int:
+        """Steps of the run."""
+        whole: int = self._ends[-1]  # type: ignore[attr-defined]
+        return whole if self.max_steps is None else min(whole, self.max_steps)
+
+    def locate(self, step: int) -> tuple[int, int]:
+        """The epoch of a step, and its place in the epoch."""
+        ends: tuple[int, ...] = self._ends  # type: ignore[attr-defined]
+        epoch = int(np.searchsorted(ends, step, side="right"))
+        return epoch, step - (ends[epoch - 1] if epoch else 0)
+
+    def end_of(self, epoch: int) -> int:
+        """The first step after an epoch."""
+        ends: tuple[int, ...] = self._ends  # type: ignore[attr-defined]
+        return min(ends[epoch], self.total)
+
+    def epochs_done(self, step: int) -> int:
+        """Epochs that are complete before a step; a run that ``max_steps`` cuts short ends its last epoch there."""
+        ends: tuple[int, ...] = self._ends  # type: ignore[attr-defined]
+        whole = int(np.searchsorted(ends, step, side="right"))
+        return whole if step < self.total else int(np.searchsorted(ends, step, side="left")) + 1
+
+    def windows(self, step: int) -> Array:
+        """First steps of this rank's windows of a training step."""
+        return self.whole_batch(step)[self.rank :: self.world]
+
+    def whole_batch(self, step: int) -> Array:
+        """First steps of all windows of a training step, over all ranks."""
+        epoch, place = self.locate(step)
+        order: Array = self._order(epoch)  # type: ignore[attr-defined]
+        return order[place * self.batch : (place + 1) * self.batch]
+
+    def _shuffled(self, epoch: int) -> Array:
+        return generator(self.seed, "order", epoch).permutation(self.starts(epoch))

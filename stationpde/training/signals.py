@@ -1,0 +1,86 @@
+"""Requests to stop: SIGTERM, Ctrl-C, a time limit. Each is kept until the step in hand is done and saved."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+from stationpde.errors import Interrupted
+
+__all__ = ["StopRequest"]
+
+_GENTLE = ("SIGTERM", "SIGUSR1")
+
+
+class StopRequest:
+    """A context that listens for reasons to stop; a second Ctrl-C ends the process at once.
+
+    SIGUSR1 counts as SIGTERM: batch systems send it ahead of the end of a job.
+
+    Parameters
+    ----------
+    max_seconds : stop by itself so long after the context was entered
+    guardian : process whose death means that nobody waits for the result any more
+    """
+
+    def __init__(self, max_seconds: float | None = None, guardian: int | None = None) -> None:
+        self._max_seconds = max_seconds
+        self._guardian = guardian
+        self._deadline: float | None = None
+        self._reason: str | None = None
+        self._before: dict[int, Any] = {}
+        self._looked = 0.0
+
+    def __enter__(self) -> StopRequest:
+        if self._max_seconds is not None:
+            self._deadline = time.monotonic() + self._max_seconds
+        if threading.current_thread() is threading.main_thread():  # only there may handlers be set
+            for name in _GENTLE:
+                number = getattr(signal, name)
+                self._before[number] = signal.signal(number, self._gently)
+            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupted)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def _gently(self, number: int, frame: FrameType | None) -> None:
+        self._reason = self._reason or signal.Signals(number).name
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._reason == "SIGINT":
+            raise KeyboardInterrupt
+        self._reason = "SIGINT"
+
+    @property
+    def reason(self) -> str | None:
+        """Why to stop, or None: the name of a signal, ``time`` or ``orphaned``."""
+        if self._reason is None:
+            now = time.monotonic()
+            if self._deadline is not None and now >= self._deadline:
+                self._reason = "time"
+            elif self._guardian is not None and now - self._looked > 1.0:
+                self._looked = now
+                try:
+                    os.kill(self._guardian, 0)
+                except ProcessLookupError:
+                    self._reason = "orphaned"
+        return self._reason
+
+    def error(self, run: str, step: int, reason: str | None = None) -> Interrupted:
+        """What to raise once the checkpoint is written; ``reason`` may come from another rank."""
+        why = {"time": "the time limit", "orphaned": "the end of the launching process"}
+        reason = reason or self.reason or "SIGTERM"
+        do = "type the same command again: it goes on where it stopped"
+        text = f"stopped by {why.get(reason, reason)} after step {step:,}; a checkpoint was saved"
+        if reason == "SIGINT":
+            return Interrupted.by_user(text, where=run, do=do)
+        return Interrupted(text, where=run, do=do)

@@ -1,0 +1,180 @@
+"""Everything a training run carries from step to step, and its way into a checkpoint and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from stationpde.errors import CorruptArtefactError
+from stationpde.training import checkpoint_files
+from stationpde.training.averaging import WeightAverage
+from stationpde.training.checkpoint import Checkpoint, read_checkpoint, weights_sha256, write_checkpoint
+from stationpde.training.divergence import DivergenceGuard
+from stationpde.training.optimiser import Optimiser
+from stationpde.training.sampler import Plan
+from stationpde.training.sealed import write_sealed
+
+if TYPE_CHECKING:
+    from stationpde.config import Config
+    from stationpde.training.distributed import World
+    from stationpde.training.learner import Learner
+    from stationpde.training.run_directory import RunDirectory
+    from stationpde.training.source import WindowSource
+
+__all__ = ["TrainingState", "take_weights"]
+
+
+class TrainingState:
+    """Learner, optimiser, average and plan, and how far they are."""
+
+    def __init__(self, learner: Learner, source: WindowSource, config: Config, world: World, device: str) -> None:
+        self.learner, self.source, self.world, self.device = learner, source, world, device
+        self.settings = config.train
+        self.scored = tuple(
+            name for name, seen in zip(source.series.variables, source.series.scored, strict=True)
+            if seen and name in config.data.scored
+        )  # fmt: skip
+        settings = self.settings
+        self.plan = Plan(
+            source.epoch, settings.epochs, settings.batch, settings.seed, world.rank, world.size, settings.max_steps
+        )
+        groups = learner.parameter_groups(settings.weight_decay)
+        self.optimiser = Optimiser(learner.module, groups, settings, self.plan.total)
+        self.average = WeightAverage(learner.module, settings.average)
+        self.guard = DivergenceGuard()
+        self.step = 0
+        self.validated = 0
+        self.since_best = 0
+        self.best: dict[str, Any] | None = None
+        self.last_validation: dict[str, Any] = {}
+
+    def note_validation(self, score: float, scores: dict[str, Any]) -> bool:
+        """Take in the scores of an epoch; whether it is the best so far."""
+        self.validated += 1
+        self.last_validation = _plain(scores)
+        better = math.isfinite(score) and (self.best is None or score < self.best["score"])
+        if better:
+            self.best = {
+                "checkpoint": checkpoint_files.name_of(self.step),
+                "step": self.step,
+                "epoch": self.validated - 1,
+                "score": score,
+                "variables": self.last_validation,
+            }
+        self.since_best = 0 if better else self.since_best + 1
+        return better
+
+    # ---- to a checkpoint and back ---------------------------------------------------------------------------
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights to use: averaged where there is an average, with all buffers."""
+        own = {name: value for name, value in self.learner.module.state_dict().items() if isinstance(value, Tensor)}
+        return {**own, **self.average.tensors()}
+
+    def checkpoint(self) -> Checkpoint:
+        """The state as named tensors and plain values."""
+        optim = self.optimiser.tensors()
+        if self.average.tensors():
+            optim |= {f"raw/{name}": p.detach() for name, p in self.learner.module.named_parameters()}
+        state = {
+            "step": self.step,
+            "validated": self.validated,
+            "since_best": self.since_best,
+            "best": self.best,
+            "last_validation": self.last_validation,
+            "average_updates": self.average.updates,
+            "rate_scale": self.optimiser.rate_scale,
+            "in_a_row": self.guard.in_a_row,
+            "skipped": self.guard.skipped,
+            "rollbacks": self.guard.rollbacks,
+        }
+        return Checkpoint(self.step, self.weights(), optim, state)
+
+    def write(self, run: RunDirectory, about: Mapping[str, Any]) -> None:
+        """Write a checkpoint and the name of the best; keep the last two and the best."""
+        write_checkpoint(run.checkpoints, self.checkpoint(), about)
+        if self.best is not None and self.best["step"] == self.step:
+            write_sealed(run.best_path, self.best)
+        checkpoint_files.prune(run.checkpoints, keep=[self.best["checkpoint"]] if self.best else [])
+
+    def mend_best(self, run: RunDirectory) -> None:
+        """After a restart: name the best checkpoint as the restored state knows it."""
+        if self.best is not None:
+            write_sealed(run.best_path, self.best)
+        else:
+            run.best_path.unlink(missing_ok=True)
+
+    def restore(self, path: Path) -> None:
+        """Go on from a checkpoint."""
+        found = read_checkpoint(path)
+        take_weights(self.learner.module, found.model, path)
+        own = {name for name, _ in self.learner.module.named_parameters()}
+        averaged = {name: tensor for name, tensor in found.model.items() if name in own}
+        if self.average.decay > 0:
+            raw = {name.removeprefix("raw/"): t for name, t in found.optim.items() if name.startswith("raw/")}
+            take_weights(self.learner.module, {**found.model, **raw}, path)
+            self.average.load(averaged, int(found.state["average_updates"]))
+        self.optimiser.load(found.optim)
+        state = found.state
+        self.step, self.validated, self.since_best = state["step"], state["validated"], state["since_best"]
+        self.best, self.last_validation = state["best"], state["last_validation"]
+        self.optimiser.rate_scale = state["rate_scale"]
+        self.guard.in_a_row, self.guard.skipped = state["in_a_row"], state["skipped"]
+        self.guard.rollbacks = state["rollbacks"]
+
+    def result(self, run: RunDirectory, stopped_early: bool) -> dict[str, Any]:
+        """What a finished run tells."""
+        best = self.best or {}
+        return {
+            "run": str(run.path),
+            "checkpoint": str(run.checkpoints / checkpoint_files.name_of(self.step)),
+            "best": str(run.checkpoints / best["checkpoint"]) if best else None,
+            "steps": self.step,
+            "epochs": self.validated,
+            "weights_sha256": weights_sha256(self.weights()),
+            "validation": best.get("variables", self.last_validation),
+            "score": best.get("score"),
+            "stopped_early": stopped_early,
+            "skipped": self.guard.skipped,
+            "rollbacks": self.guard.rollbacks,
+        }
+
+
+@torch.no_grad()
+def take_weights(module: torch.nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
+    """Load weights into a module that they fit exactly.
+
+    Raises
+    ------
+    CorruptArtefactError
+        Naming the first that is missing, too many, or of another shape.
+    """
+    own = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    odd = sorted(own.keys() ^ weights.keys())
+    if odd:
+        what = "lacks" if odd[0] in own else "has"
+        raise CorruptArtefactError(
+            f"the checkpoint {what} `{odd[0]}`, the model {'has it' if odd[0] in own else 'does not'}",
+            code="SPDE-T054", where=str(where), do="use it with the configuration that it was trained with",
+        )  # fmt: skip
+    for name, value in own.items():
+        given = weights[name]
+        if given.shape != value.shape or given.dtype != value.dtype:
+            raise CorruptArtefactError(
+                f"`{name}` is {tuple(given.shape)} {given.dtype} in the checkpoint, {tuple(value.shape)} {value.dtype} "
+                "in the model",
+                code="SPDE-T054", where=str(where), do="use it with the configuration that it was trained with",
+            )  # fmt: skip
+        value.copy_(given)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that are not finite as None, so that JSON can hold them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
