@@ -7,7 +7,7 @@ hours takes 110 MB. Values are SI in float32, NaN where nothing was observed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -187,14 +187,11 @@ class StationSeries:
         wanted, rows, slots = _select(seconds, step, label)
         time = seconds[rows[0]] + wanted * np.arange(slots[-1] + 1, dtype=np.int64)
         values = np.full((time.size, ds.sizes["station"], len(STATE_VARIABLES)), np.nan, np.float32)
-        for start in range(0, seconds.size, _BLOCK_STEPS):
-            inside = (rows >= start) & (rows < start + _BLOCK_STEPS)
-            if not inside.any():
-                continue
-            block = ds[list(STATE_VARIABLES)].isel(time=slice(start, start + _BLOCK_STEPS)).compute()
-            for c, name in enumerate(STATE_VARIABLES):
-                found = block[name].transpose("time", "station").values[rows[inside] - start]
-                values[slots[inside], :, c] = np.where(np.isfinite(found), found, np.nan)
+        for start, stop in _blocks(ds, seconds.size):
+            inside = (rows >= start) & (rows < stop)
+            for c, name in enumerate(STATE_VARIABLES if inside.any() else ()):
+                block = ds[name].transpose("time", "station")[start:stop].values[rows[inside] - start]
+                values[slots[inside], :, c] = np.where(np.isfinite(block), block, np.nan)
         for c, name in enumerate(STATE_VARIABLES):
             if not np.isfinite(values[:, :, c]).any():
                 raise _absent(name, label)
@@ -216,6 +213,13 @@ def _complete(ds: xr.Dataset, substitutes: frozenset[str]) -> xr.Dataset:
         if name not in ds:
             raise _absent(name, str(ds.attrs.get("source", "")))
     return ds
+
+
+def _blocks(ds: xr.Dataset, steps: int) -> Iterator[tuple[int, int]]:
+    """Spans of time to read at once: those in which a store was written, so that no file is opened twice."""
+    chunks = ds[STATE_VARIABLES[3]].chunksizes.get("time", (_BLOCK_STEPS,) * -(-steps // _BLOCK_STEPS))
+    stops = np.minimum(np.cumsum(chunks), steps).tolist()
+    yield from zip([0, *stops], stops)
 
 
 def _absent(name: str, label: str) -> DataError:
