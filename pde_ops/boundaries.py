@@ -25,10 +25,12 @@ from torch import Tensor
 
 from .errors import GridError
 
-__all__ = ["KINDS", "Boundary", "Rim", "pad"]
+__all__ = ["KINDS", "Axis", "Boundary", "Parity", "Rim", "pad"]
 
 Kind = Literal["zero_gradient", "periodic", "reflecting"]
 Axis = Literal["x", "y"]
+Parity = Literal["", "x", "y", "xy"]
+"""Axes along which a quantity changes sign in a mirror (see :mod:`pde_ops.parity`)."""
 KINDS = ("zero_gradient", "periodic", "reflecting", "nudged")
 
 
@@ -65,6 +67,12 @@ class Boundary:
             if kind not in KINDS[:3]:
                 raise GridError(f"unknown border '{kind}' along {axis}", do=f"choose one of {', '.join(KINDS)}")
 
+    @property
+    def walls(self) -> Parity:
+        """Axes across which reflecting walls stand."""
+        x, y = self.x == "reflecting", self.y == "reflecting"
+        return "xy" if x and y else "x" if x else "y" if y else ""
+
     @classmethod
     def parse(cls, given: str | tuple[str, str] | Boundary) -> Boundary:
         """Read ``"periodic"``, ``("periodic", "reflecting")`` for (x, y), ``"nudged"``, or a Boundary."""
@@ -76,15 +84,16 @@ class Boundary:
         return cls(x, y)  # type: ignore[arg-type]  # __post_init__ rejects unknown kinds
 
 
-def pad(a: Tensor, radius: int, boundary: Boundary, odd: Axis | None = None) -> Tensor:
+def pad(a: Tensor, radius: int, boundary: Boundary, odd: Parity | None = None) -> Tensor:
     """Return ``a [..., y, x]`` with ``radius`` ghost cells on every side.
 
     Parameters
     ----------
-    odd : axis along which ``a`` is a vector component, which changes sign in a reflecting wall across that axis
+    odd : axis along which ``a`` is a vector component, which changes sign in a reflecting wall across that axis;
+        ``"xy"`` for a product of two components
     """
-    along_x = _extend(a, -1, radius, boundary.x, odd == "x")
-    return _extend(along_x, -2, radius, boundary.y, odd == "y")
+    along_x = _extend(a, -1, radius, boundary.x, "x" in (odd or ""))
+    return _extend(along_x, -2, radius, boundary.y, "y" in (odd or ""))
 
 
 def _extend(a: Tensor, dim: int, radius: int, kind: Kind, odd: bool) -> Tensor:

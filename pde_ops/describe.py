@@ -38,8 +38,12 @@ def to_markdown(system: PDESystem) -> str:
         if isinstance(symbol, Positive):
             unit = show(symbol.declared_unit)
             start = f"{from_si(symbol.init, symbol.declared_unit).magnitude:g}"
-        parts.append(f"| ${symbol.latex()}$ `{symbol.name}` | {symbol.role} | {unit} | {start} |")
+        parts.append(f"| ${symbol.latex()}$ `{symbol.name}` | {_role(symbol)} | {unit} | {start} |")
     parts += ["", "| operator | what | reference |", "|---|---|---|"]
     for name, operator in operators.items():
         parts.append(f"| `{name}` | {operator.summary} | {'; '.join(operator.references)} |")
     return "\n".join(parts) + "\n"
+
+
+def _role(symbol: Symbol) -> str:
+    return f"{symbol.role}, {symbol.component}-component" if symbol.component else symbol.role

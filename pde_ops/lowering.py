@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .boundaries import Parity
 from .errors import DeclarationError
 from .expr import Call, Constant, Expr, Product, Quotient, Sum
 from .operator import Operator
+from .parity import call_parity, product, shared
 from .symbols import Closure, Field, Positive, Static, Symbol
 
 __all__ = ["Group", "Node", "Program", "lower", "schedule"]
@@ -31,6 +33,9 @@ class Node:
     index : channel of a field, or position of a closure or coefficient
     name : of a static; value : of a constant
     varies : whether it depends on a field or a closure, and so on the batch
+    parity : reflecting walls that turn its sign
+    flips : of a call that reads neighbours, for each input the walls that turn it other than the operator expects;
+        empty where there is none
     """
 
     kind: Kind
@@ -41,6 +46,8 @@ class Node:
     operator: Operator | None = None
     options: tuple[tuple[str, Any], ...] = ()
     varies: bool = False
+    parity: Parity = ""
+    flips: tuple[Parity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +79,23 @@ def lower(
     fields: Sequence[Field],
     closures: Sequence[Closure] = (),
     coefficients: Sequence[Positive] = (),
+    walls: Parity = "",
 ) -> Program:
     """Lower expressions over the given fields (their order is the channel order).
 
     Closures and coefficients given here come first and keep their positions, so that several programs of one system
-    can share the same inputs.
+    can share the same inputs. ``walls`` names the axes with reflecting borders: what changes sign there is worked out
+    from the components declared for symbols and the parities declared for operators.
     """
-    return _Lowering(fields, closures, coefficients).run(outputs)
+    return _Lowering(fields, closures, coefficients, walls).run(outputs)
 
 
 class _Lowering:
-    def __init__(self, fields: Sequence[Field], closures: Sequence[Closure], coefficients: Sequence[Positive]) -> None:
+    def __init__(
+        self, fields: Sequence[Field], closures: Sequence[Closure], coefficients: Sequence[Positive], walls: Parity
+    ) -> None:
         self.fields = tuple(fields)
+        self.walls = walls
         self.channel = {f.name: i for i, f in enumerate(fields)}
         self.nodes: list[Node] = []
         self.known: dict[Expr, int] = {}
@@ -118,33 +130,52 @@ class _Lowering:
         inputs = tuple(self.visit(child) for child in expression.children)
         varies = any(self.nodes[i].varies for i in inputs)
         if isinstance(expression, Call):
-            return self.push(
-                Node("call", inputs, operator=expression.operator, options=expression.options, varies=varies)
-            )
+            return self.push(self.call(expression, inputs, varies))
         kinds: dict[type[Expr], Kind] = {Sum: "sum", Product: "product", Quotient: "quotient"}
-        return self.push(Node(kinds[type(expression)], inputs, varies=varies))
+        kind = kinds[type(expression)]
+        parity = (shared if kind == "sum" else product)(*(self.nodes[i].parity for i in inputs))
+        return self.push(Node(kind, inputs, varies=varies, parity=parity))
+
+    def call(self, expression: Call, inputs: tuple[int, ...], varies: bool) -> Node:
+        operator = expression.operator
+        given = {name: self.nodes[i].parity for name, i in zip(operator.inputs, inputs, strict=True)}
+        flips, parity = call_parity(operator, given)
+        reads = any(flips.values()) and not operator.properties.get("pointwise", False)
+        return Node(
+            "call",
+            inputs,
+            operator=operator,
+            options=expression.options,
+            varies=varies,
+            parity=self.at_walls(parity),
+            flips=tuple(flips.values()) if reads else (),
+        )
+
+    def at_walls(self, parity: str) -> Parity:
+        return product(*(axis for axis in self.walls if axis in parity))
 
     def leaf(self, symbol: Symbol) -> Node:
         known = self.by_name.setdefault(symbol.name, symbol)
-        if known.role != symbol.role or known.unit != symbol.unit:
+        if known.role != symbol.role or known.unit != symbol.unit or known.component != symbol.component:
             raise DeclarationError(
-                f"two symbols are called '{symbol.name}': {known.role} {known!r} and {symbol.role} {symbol!r}",
+                f"two symbols are called '{symbol.name}': {_words(known)} and {_words(symbol)}",
                 do="rename one of them",
             )
+        parity = self.at_walls(symbol.component or "")
         if isinstance(symbol, Field):
             if symbol.name not in self.channel:
                 raise DeclarationError(
                     f"field '{symbol.name}' has no equation", do="add one, or make it a Static or Closure"
                 )
-            return Node("field", index=self.channel[symbol.name], varies=True)
+            return Node("field", index=self.channel[symbol.name], varies=True, parity=parity)
         table = self.symbols[type(symbol)]
         if symbol not in table:
             table.append(symbol)
         index = table.index(symbol)
         if isinstance(symbol, Closure):
-            return Node("closure", index=index, varies=True)
+            return Node("closure", index=index, varies=True, parity=parity)
         if isinstance(symbol, Static):
-            return Node("static", index=index, name=symbol.name)
+            return Node("static", index=index, name=symbol.name, parity=parity)
         if isinstance(symbol, Positive) and isinstance(known, Positive) and known.init != symbol.init:
             raise DeclarationError(f"Positive('{symbol.name}') is declared with two initial values")
         return Node("coefficient", index=index)
@@ -185,8 +216,12 @@ def _batch_key(node: Node, nodes: Sequence[Node]) -> object | None:
     position = tuple(node.operator.inputs).index(over)
     if not nodes[node.inputs[position]].varies:
         return None
-    shared = node.inputs[:position] + node.inputs[position + 1 :]
-    return (node.operator.name, node.options, shared)
+    others = node.inputs[:position] + node.inputs[position + 1 :]
+    return (node.operator.name, node.options, others, node.flips)
+
+
+def _words(symbol: Symbol) -> str:
+    return f"{symbol.role} {symbol!r}" + (f", {symbol.component}-component" if symbol.component else "")
 
 
 def describe(program: Program, names: Mapping[int, str] | None = None) -> str:

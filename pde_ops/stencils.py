@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from .boundaries import Axis, pad
+from .boundaries import Parity, pad
 from .elementwise import where
 from .errors import GridError
 
@@ -27,7 +27,7 @@ class Surroundings(Protocol):
 class _Slices:
     """Shifted views of a padded tensor."""
 
-    def __init__(self, a: Tensor, radius: int, grid: Any, odd: Axis | None) -> None:
+    def __init__(self, a: Tensor, radius: int, grid: Any, odd: Parity | None) -> None:
         if radius > min(grid.ny, grid.nx):
             raise GridError(f"a stencil of radius {radius} does not fit on {grid.ny} x {grid.nx} cells")
         self._padded = pad(a, radius, grid.boundary, odd)
@@ -50,13 +50,15 @@ class _Uniform:
         return self._value
 
 
-def around(a: Any, grid: Any, radius: int = 1, odd: Axis | None = None) -> Surroundings:
+def around(a: Any, grid: Any, radius: int = 1, odd: Parity | None = None) -> Surroundings:
     """Return the surroundings of ``a [..., y, x]``.
 
     Parameters
     ----------
     radius : how many cells away will be read
-    odd : ``"x"`` or ``"y"`` when ``a`` is that component of a vector, which a reflecting wall turns round
+    odd : ``"x"`` or ``"y"`` when ``a`` is that component of a vector, which a reflecting wall turns round. Say it
+        of what is a component whatever the operator is given, such as the wind of an advection; a scalar argument
+        that is called with a component is turned round in addition (:mod:`pde_ops.parity`).
     """
     if isinstance(a, int | float):
         return _Uniform(float(a))
@@ -68,13 +70,13 @@ def around(a: Any, grid: Any, radius: int = 1, odd: Axis | None = None) -> Surro
     return surroundings
 
 
-def ddx(a: Any, grid: Any, radius: int = 1, odd: Axis | None = None) -> Any:
+def ddx(a: Any, grid: Any, radius: int = 1, odd: Parity | None = None) -> Any:
     """Central difference eastwards over ``±radius`` cells: (a_E - a_W) / (2 r dx)."""
     n = around(a, grid, radius, odd)
     return (n[radius, 0] - n[-radius, 0]) / (2.0 * radius * grid.dx)
 
 
-def ddy(a: Any, grid: Any, radius: int = 1, odd: Axis | None = None) -> Any:
+def ddy(a: Any, grid: Any, radius: int = 1, odd: Parity | None = None) -> Any:
     """Central difference northwards over ``±radius`` cells: (a_N - a_S) / (2 r dy)."""
     n = around(a, grid, radius, odd)
     return (n[0, radius] - n[0, -radius]) / (2.0 * radius * grid.dy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from .boundaries import Axis
 from .errors import DeclarationError, UnitError
 from .expr import Expr
 from .units import Unit, coherent_unit, parse_unit, registry, show, to_si
@@ -19,15 +20,21 @@ class Symbol(Expr):
     name : identifier, unique within a system
     unit : coherent SI, in pint's or CF's spelling
     latex : how the documentation prints it; the name otherwise
+    component : ``"x"`` or ``"y"`` if it is that component of a vector: a reflecting wall across that axis turns it
+        round, in whatever operator it stands
     """
 
-    __slots__ = ("label", "name")
+    __slots__ = ("component", "label", "name")
     role = "symbol"
 
-    def __init__(self, name: str, unit: str | Unit, *, latex: str | None = None) -> None:
+    def __init__(self, name: str, unit: str | Unit, *, latex: str | None = None, component: Axis | None = None) -> None:
+        owner = f"{type(self).__name__}('{name}')"
         if not name.isidentifier():
-            raise DeclarationError(f"{type(self).__name__}('{name}'): the name must be an identifier such as 'theta'")
+            raise DeclarationError(f"{owner}: the name must be an identifier such as 'theta'")
+        if component not in (None, "x", "y"):
+            raise DeclarationError(f"{owner}: `component` is 'x', 'y' or None, not {component!r}")
         self.name = name
+        self.component = component
         self.label = latex or _greek(name)
         super().__init__(self._unit(unit), (self.role, name))
 

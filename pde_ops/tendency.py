@@ -77,7 +77,7 @@ class Tendency(nn.Module):
         self._closures = (*system.closures, *(_rim_target(f) for f in self.fields if rim))
         caps, floors = (limits.caps(equations), limits.floors(equations)) if limits is not None else (None, None)
         self.coefficients = Coefficients(system.coefficients, caps, floors)
-        self.program = lower(list(equations.values()), self.fields, self._closures, system.coefficients)
+        self.program = self._lower(list(equations.values()))
         self.runner = make_runner(backend, self.program, grid)
         self._flow_runners = [EagerRunner(self._lower(_flow_arguments(term)), grid) for term in self.flows]
         self._wind_runner = None
@@ -168,7 +168,7 @@ class Tendency(nn.Module):
         return tuple(_expanded(name, given[name], shape) for name in names)
 
     def _lower(self, outputs: list[Expr]) -> Any:
-        return lower(outputs, self.fields, self._closures, self.system.coefficients)
+        return lower(outputs, self.fields, self._closures, self.system.coefficients, self.grid.boundary.walls)
 
     def _gather_statics(self, system: PDESystem, given: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
         grid, gathered = self.grid, {}

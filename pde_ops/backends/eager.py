@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..grid import Grid2D
 from ..lowering import Group, Node, Program, schedule
+from ..parity import plain, turned
 from . import Inputs
 
 if TYPE_CHECKING:
@@ -72,14 +73,14 @@ class EagerRunner:
         assert operator is not None
         options = dict(nodes[0].options)
         if len(nodes) == 1:
-            arguments = [values[i] for i in nodes[0].inputs]
-            values[group.members[0]] = operator.body(*arguments, grid=inputs.grid, **options)
+            arguments = _oriented(nodes[0], [values[i] for i in nodes[0].inputs])
+            values[group.members[0]] = plain(operator.body(*arguments, grid=inputs.grid, **options))
             return
         assert operator.batch_over is not None
         position = tuple(operator.inputs).index(operator.batch_over)
         arguments = [_with_field_axis(values[i]) for i in nodes[0].inputs]
         arguments[position] = self._stacked([node.inputs[position] for node in nodes], values, inputs.state)
-        result = operator.body(*arguments, grid=inputs.grid, **options)
+        result = plain(operator.body(*_oriented(nodes[0], arguments), grid=inputs.grid, **options))
         for member, value in zip(group.members, result.unbind(1), strict=True):
             values[member] = value
 
@@ -90,6 +91,11 @@ class EagerRunner:
         if all(node.kind == "field" and node.index == first + k for k, node in enumerate(nodes)):
             return state[:, first : first + len(nodes)]
         return torch.stack([values[i].expand(state[:, 0].shape) for i in positions], dim=1)
+
+
+def _oriented(node: Node, arguments: list[Any]) -> list[Any]:
+    """Arguments that know how walls turn them, where that is not what the operator expects."""
+    return [turned(a, flip) for a, flip in zip(arguments, node.flips, strict=True)] if node.flips else arguments
 
 
 def _leaf(node: Node, inputs: Inputs) -> Any:

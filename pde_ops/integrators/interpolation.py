@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from ..boundaries import Axis, Boundary, Kind
+from ..boundaries import Boundary, Kind, Parity
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -32,7 +32,7 @@ def interpolate(
     boundary: Boundary,
     *,
     method: Method = "bilinear",
-    odd: tuple[Axis, ...] | None = None,
+    odd: tuple[Parity, ...] | None = None,
 ) -> Float[Tensor, "batch field y x"]:
     """Return the fields at the given points; differentiable in the values and in the points.
 
@@ -40,7 +40,8 @@ def interpolate(
     ----------
     points : row and column of each point, in cells
     method : ``"bilinear"`` never leaves the range of the values; ``"cubic"`` (Lagrange, 4 x 4 cells) is sharper
-    odd : for fields that are vector components, the axis of each: behind a reflecting wall across it they change sign
+    odd : for each field the axis of which it is a vector component, or ``""``: behind a reflecting wall across it the
+        field changes sign
     """
     batch, fields, ny, nx = values.shape
     rows, weights_y, mirrored_y = _along(points[:, 0], ny, boundary.y, method)
@@ -49,8 +50,14 @@ def interpolate(
     corners = values.flatten(2).gather(2, index[:, None].expand(-1, fields, -1))
     weights = (weights_y[:, :, None] * weights_x[:, None])[:, None]  # [batch, 1, corner y, corner x, y, x]
     if odd is not None:
-        turned = {"y": mirrored_y[:, :, None], "x": mirrored_x[:, None]}
-        weights = torch.cat([torch.where(turned[axis][:, None], -weights, weights) for axis in odd], dim=1)
+        mirrored = {"y": mirrored_y[:, :, None], "x": mirrored_x[:, None]}
+        each = []
+        for parity in odd:
+            signed = weights
+            for axis in parity:
+                signed = torch.where(mirrored[axis][:, None], -signed, signed)
+            each.append(signed)
+        weights = torch.cat(each, dim=1)
     return (corners.reshape(batch, fields, *weights.shape[2:]) * weights).sum((2, 3))
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DeclarationError
+from ..parity import product
 from ..tendency import Tendency
 from .base import Closures, Integrator, integrators, register
 from .interpolation import METHODS, Method, interpolate
@@ -72,6 +73,10 @@ class SemiLagrangian(Integrator):
         assert tendency.transport is not None
         carried = {field.name for field in tendency.transport.fields}
         self._carried = [index for index, field in enumerate(tendency.fields) if field.name in carried]
+        # Only where walls stand: one sign for all fields costs less than one for each.
+        walls = tendency.grid.boundary.walls
+        odd = tuple(product(f.component or "") for f in tendency.fields if f.name in carried)
+        self._odd = odd if any(parity and parity in walls for parity in odd) else None
 
     def forward(
         self, state: Float[Tensor, "batch field y x"], closures: Closures | None = None
@@ -104,8 +109,8 @@ class SemiLagrangian(Integrator):
     def _transport(self, state: Tensor, departures: Tensor) -> Tensor:
         border = self.tendency.grid.boundary
         if len(self._carried) == state.shape[1]:
-            return interpolate(state, departures, border, method=self.interpolation)
-        moved = interpolate(state[:, self._carried], departures, border, method=self.interpolation)
+            return interpolate(state, departures, border, method=self.interpolation, odd=self._odd)
+        moved = interpolate(state[:, self._carried], departures, border, method=self.interpolation, odd=self._odd)
         channels = list(state.unbind(1))
         for index, value in zip(self._carried, moved.unbind(1), strict=True):
             channels[index] = value

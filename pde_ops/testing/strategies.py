@@ -22,7 +22,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ..boundaries import Boundary, Kind, Rim
+from ..boundaries import Axis, Boundary, Kind, Rim
 from ..expr import Constant, Expr, Product
 from ..grid import Grid2D
 from ..operator import Operator, operators
@@ -112,7 +112,7 @@ def grids() -> st.SearchStrategy[Grid2D]:
 
 @st.composite
 def systems(draw: Draw, names: Sequence[str] | None = None, max_fields: int = 6, max_terms: int = 3) -> DrawnSystem:
-    """Systems of 1 to ``max_fields`` fields whose equations are sums of operator calls.
+    """Systems of 1 to ``max_fields`` fields whose equations are sums of operator calls; wind may be a vector.
 
     Parameters
     ----------
@@ -121,7 +121,8 @@ def systems(draw: Draw, names: Sequence[str] | None = None, max_fields: int = 6,
     """
     pool = [operators[name] for name in names or operators.list()]
     chosen = draw(st.lists(st.sampled_from(sorted(_FIELDS)), min_size=1, max_size=max_fields, unique=True))
-    builder = _Builder(draw, [Field(name, _FIELDS[name][0]) for name in chosen], pool)
+    axes: dict[str, Axis] = {"u": "x", "v": "y"} if draw(st.booleans()) else {}
+    builder = _Builder(draw, [Field(name, _FIELDS[name][0], component=axes.get(name)) for name in chosen], pool)
     # At least one term in all: a system at rest tests nothing.
     equations = {f: builder.equation(f, int(k == 0), max_terms) for k, f in enumerate(builder.fields)}
     grid, seed, batch = draw(grids()), draw(st.integers(0, 2**16)), draw(st.integers(1, 3))

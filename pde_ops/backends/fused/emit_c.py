@@ -160,7 +160,7 @@ class _SweepSource:
 
     def turned(self, view: View, axis: str) -> bool:
         boundary = self.source.kernel.traced.boundary
-        return view.odd == axis and getattr(boundary, axis) == "reflecting"
+        return axis in view.odd and getattr(boundary, axis) == "reflecting"
 
     def fill(self) -> str:
         """Function that copies one row of every view into the window, with its ghost columns."""

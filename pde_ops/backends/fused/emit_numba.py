@@ -128,7 +128,7 @@ class _Module:
     def turned(self, view: View) -> str:
         boundary = self.kernel.traced.boundary
         return ", ".join(
-            "-1" if view.odd == axis and getattr(boundary, axis) == "reflecting" else "1" for axis in ("x", "y")
+            "-1" if axis in view.odd and getattr(boundary, axis) == "reflecting" else "1" for axis in ("x", "y")
         )
 
     def cell(

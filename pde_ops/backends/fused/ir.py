@@ -36,7 +36,7 @@ _COMPARE = {"lt": float.__lt__, "le": float.__le__, "eq": float.__eq__}
 
 @dataclass(frozen=True, slots=True)
 class CellRead:
-    """Value of a stored array ``east`` and ``north`` cells away; ``odd`` names the axis whose walls turn its sign."""
+    """Value of a stored array ``east`` and ``north`` cells away; ``odd`` names the axes whose walls turn its sign."""
 
     array: int
     odd: str

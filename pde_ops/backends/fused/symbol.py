@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 
+from ...boundaries import Parity
 from ...errors import BackendError
+from ...parity import product, shared
 from .ir import FUNCTIONS, Graph, Node
 
 __all__ = ["Sym"]
@@ -22,15 +24,16 @@ _CONDITIONS = {"truth", "lt", "le", "eq", "and", "or", "not"}
 
 
 class Sym:
-    """A value of the graph with arithmetic."""
+    """A value of the graph with arithmetic; ``parity`` is what :class:`pde_ops.parity.Turned` carries for tensors."""
 
-    __slots__ = ("graph", "node")
+    __slots__ = ("graph", "node", "parity")
     __array_ufunc__ = None  # numpy scalars then leave arithmetic to this class
     __hash__ = None  # type: ignore[assignment]  # `==` builds a condition
 
-    def __init__(self, graph: Graph, node: Node) -> None:
+    def __init__(self, graph: Graph, node: Node, parity: Parity = "") -> None:
         self.graph = graph
         self.node = node
+        self.parity = parity
 
     # construction
 
@@ -59,37 +62,48 @@ class Sym:
             raise BackendError(f"a condition tensor of shape {tuple(other.shape)} is mixed with traced values")
         return self.graph.truth(bool(other))
 
-    def _wrap(self, node: Node) -> Sym:
-        return Sym(self.graph, node)
+    def oriented(self, parity: Parity) -> Sym:
+        """The same value, turned by walls in another way."""
+        return Sym(self.graph, self.node, parity)
+
+    def _wrap(self, node: Node, parity: Parity = "") -> Sym:
+        return Sym(self.graph, node, parity)
+
+    def _sum(self, node: Node, *terms: Any) -> Sym:
+        found = [term.parity if isinstance(term, Sym) else "" for term in terms if not _is_zero(term)]
+        return self._wrap(node, shared(*found))
+
+    def _product(self, node: Node, other: Any) -> Sym:
+        return self._wrap(node, product(self.parity, other.parity if isinstance(other, Sym) else ""))
 
     # arithmetic
 
     def __add__(self, other: Any) -> Sym:
-        return self._wrap(self.graph.add(self.lift(self), self.lift(other)))
+        return self._sum(self.graph.add(self.lift(self), self.lift(other)), self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Sym:
-        return self._wrap(self.graph.sub(self.lift(self), self.lift(other)))
+        return self._sum(self.graph.sub(self.lift(self), self.lift(other)), self, other)
 
     def __rsub__(self, other: Any) -> Sym:
-        return self._wrap(self.graph.sub(self.lift(other), self.lift(self)))
+        return self._sum(self.graph.sub(self.lift(other), self.lift(self)), self, other)
 
     def __mul__(self, other: Any) -> Sym:
-        return self._wrap(self.graph.mul(self.lift(self), self.lift(other)))
+        return self._product(self.graph.mul(self.lift(self), self.lift(other)), other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Sym:
-        return self._wrap(self.graph.div(self.lift(self), self.lift(other)))
+        return self._product(self.graph.div(self.lift(self), self.lift(other)), other)
 
     def __rtruediv__(self, other: Any) -> Sym:
-        return self._wrap(self.graph.div(self.lift(other), self.lift(self)))
+        return self._product(self.graph.div(self.lift(other), self.lift(self)), other)
 
     def __pow__(self, exponent: Any) -> Sym:
         node = self.lift(exponent)
         if node.op == "const":
-            return self._wrap(self.graph.power(self.lift(self), node.data))
+            return self._wrap(self.graph.power(self.lift(self), node.data), self.parity if node.data % 2 == 1 else "")
         log = self.graph.function("log", self.lift(self))
         return self._wrap(self.graph.function("exp", self.graph.mul(node, log)))
 
@@ -97,7 +111,7 @@ class Sym:
         return self._wrap(self.lift(base)) ** self
 
     def __neg__(self) -> Sym:
-        return self._wrap(self.graph.neg(self.lift(self)))
+        return self._wrap(self.graph.neg(self.lift(self)), self.parity)
 
     def __pos__(self) -> Sym:
         return self
@@ -148,13 +162,14 @@ class Sym:
     # functions
 
     def _function(self, name: str) -> Sym:
-        return self._wrap(self.graph.function(name, self.lift(self)))
+        parity: Parity = self.parity if name in ("sin", "tanh") else ""
+        return self._wrap(self.graph.function(name, self.lift(self)), parity)
 
     @staticmethod
     def where(condition: Any, a: Any, b: Any) -> Sym:
         """``a`` where the condition holds, ``b`` elsewhere."""
         some = next(part for part in (condition, a, b) if isinstance(part, Sym))
-        return some._wrap(some.graph.select(some.condition(condition), some.lift(a), some.lift(b)))
+        return some._sum(some.graph.select(some.condition(condition), some.lift(a), some.lift(b)), a, b)
 
     def around(self, grid: Any, radius: int, odd: str | None) -> Any:
         """Surroundings on a traced grid, for :func:`pde_ops.stencils.around`."""
@@ -179,6 +194,11 @@ class Sym:
         if name not in _TORCH:
             raise BackendError(f"`torch.{name}` has no fused form", do="write it with pde_ops.elementwise")
         return _TORCH[name](*args, **(kwargs or {}))
+
+
+def _is_zero(value: Any) -> bool:
+    """Zero has every parity."""
+    return isinstance(value, (int, float)) and value == 0
 
 
 def _as_sym(*values: Any) -> list[Sym]:

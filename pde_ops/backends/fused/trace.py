@@ -21,6 +21,7 @@ from ...errors import BackendError, GridError
 from ...grid import BoundGrid, Grid2D
 from ...lowering import Node as Instruction
 from ...lowering import Program
+from ...parity import product
 from .ir import CELL, Graph, Node, reachable
 from .symbol import Sym
 from .tidy import as_differences
@@ -158,10 +159,11 @@ class _Neighbours:
         self._graph = tracer.graph
         self._radius = radius
         boundary = tracer.grid.boundary
-        turns = odd is not None and getattr(boundary, odd) == "reflecting"
-        self._odd = odd if turns and odd is not None else ""
+        self._parity = a.parity
+        turns = product(odd or "", a.parity)
+        self._odd = "".join(axis for axis in turns if axis in boundary.walls)
         self._node = a.lift(a)
-        if not tracer.is_plain(self._node) and (turns or not tracer.is_cheap(self._node)):
+        if not tracer.is_plain(self._node) and (self._odd or not tracer.is_cheap(self._node)):
             self._node = tracer.store(self._node)
 
     def __getitem__(self, offset: tuple[int, int]) -> Sym:
@@ -174,7 +176,7 @@ class _Neighbours:
                 leaves[leaf] = self._graph.cell(leaf.data.array, east, north, self._odd)
             elif leaf.op == "row":
                 leaves[leaf] = self._graph.row(leaf.data.row, leaf.data.north + north)
-        return Sym(self._graph, self._graph.rebuild(self._node, leaves))
+        return Sym(self._graph, self._graph.rebuild(self._node, leaves), self._parity)
 
 
 class _Tracer:
@@ -242,8 +244,11 @@ class _Tracer:
 
     def call(self, node: Instruction, inputs: list[Any]) -> Any:
         assert node.operator is not None
+        if node.flips:
+            inputs = [a.oriented(f) if isinstance(a, Sym) else a for a, f in zip(inputs, node.flips, strict=True)]
         try:
-            return node.operator.body(*inputs, grid=self.symbolic_grid, **dict(node.options))
+            result = node.operator.body(*inputs, grid=self.symbolic_grid, **dict(node.options))
+            return result.oriented("") if isinstance(result, Sym) else result
         except (BackendError, TypeError, AttributeError, NotImplementedError) as problem:
             raise BackendError(
                 f"operator '{node.operator.name}' has no fused form: {problem}", do="use backend 'inductor' or 'torch'"
