@@ -246,5 +246,5 @@ def _fingerprint(series: StationSeries) -> str:
     digest = hashlib.sha256(about.encode())
     places = (series.stations.lat, series.stations.lon, series.stations.alt)
     for array in (series.time, *places, series.values):
-        digest.update(memoryview(array).cast("B"))
+        digest.update(array.data.cast("B"))
     return digest.hexdigest()

@@ -116,7 +116,8 @@ class Windows:
         observed = np.flatnonzero(series.scored)  # a reference is there when no station is
         present = np.array([np.isfinite(step[:, observed]).any() for step in series.values])
         found: dict[str, Array] = {}
-        silent, gaps = {}, {}
+        silent: dict[str, int] = {}
+        gaps: dict[str, int] = {}
         for name in SPLITS:
             first, stop = split.bounds(name)
             starts = np.arange(first, max(first, stop - spec.length + 1), dtype=np.int64)
