@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from .derive import wind_components
 from .errors import ProblemReport
 from .plausibility import Subject, check_values, sentinel_mask
 from .plausibility_network import check_coordinates, check_daily_cycle, check_pressure_profile
+from .plausibility_wind import check_wind_direction
 from .units_gate import conversion, to_si
 
 __all__ = ["Passed", "UnitGate"]
@@ -138,6 +140,8 @@ class UnitGate:
             known = ~np.isnat(times)
             order = np.argsort(times[known])
             report.extend(check_daily_cycle(values[known][order], times[known][order], lat, lon, subject))
+        if lat is not None and lon is not None and report.ok:
+            self._check_direction(report, samples, (lat, lon))
         self._count(report)
         return report
 
@@ -149,6 +153,22 @@ class UnitGate:
         if u.shape == v.shape:
             found = check_values("ff", np.hypot(u, v), self.units["u"], self.subject)
             report.extend(ProblemReport(problem for problem in found if problem.severity != "notice"))
+
+    def _check_direction(
+        self, report: ProblemReport, samples: Mapping[str, tuple[Array, Array]], places: tuple[Array, Array]
+    ) -> None:
+        """Whether the wind turns round the lows as it should, if rows of wind and pressure were kept together."""
+        pressure = "p" if "p" in samples else "psl"
+        given: Literal["dd", "u"] = "dd" if "dd" in samples else "u"
+        names = (pressure, *(("ff", "dd") if given == "dd" else ("u", "v")))
+        if not set(names) <= samples.keys():
+            return
+        times = samples[pressure][0]
+        if not all(np.array_equal(times, samples[name][0]) for name in names):  # NaT is never equal: no times, no check
+            return
+        p, first, second = (to_si(n, samples[n][1].astype(np.float64), self.units[n]) for n in names)
+        u, v = wind_components(first, second) if given == "dd" else (first, second)
+        report.extend(check_wind_direction(p, u, v, times, places, self.subject, given))
 
     def _count(self, report: ProblemReport) -> None:
         for name, tally in self.counts.items():

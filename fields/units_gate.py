@@ -29,8 +29,8 @@ _SPELLINGS = {
     "kn": "knot", "knots": "knot", "mph": "mile/hour", "kmh": "km/hour", "kph": "km/hour", "km/h": "km/hour",
     "km h-1": "km/hour", "m s-1": "m/s", "m/s": "m/s", "ms-1": "m/s", "m s**-1": "m/s", "°": "degree",
     "deg": "degree", "degrees": "degree", "degree": "degree", "degrees_north": "degree", "degrees_east": "degree",
-    "degree_north": "degree", "degree_east": "degree", "0-360": "degree", "metre": "m", "meters": "m",
-    "feet": "ft", "kg m-2": "kg/m**2", "mm": "mm", "l m-2": "mm", "in": "inch",
+    "degree_north": "degree", "degree_east": "degree", "0-360": "degree", "towards": "degree", "metre": "m",
+    "meters": "m", "feet": "ft", "kg m-2": "kg/m**2", "mm": "mm", "l m-2": "mm", "in": "inch",
 }  # fmt: skip
 _SI = {"1": "dimensionless", "degrees": "degree"}
 _CF_POWER = re.compile(r"(?<=[A-Za-z])(-?[0-9]+)")
@@ -111,8 +111,13 @@ def conversion(name: str, unit: str) -> Conversion:
 
 
 def to_si(name: str, values: Any, unit: str) -> Any:
-    """Values of a variable from a declared unit to SI; longitudes declared ``0-360`` are wrapped to ±180."""
+    """Values of a variable from a declared unit to SI.
+
+    Longitudes declared ``0-360`` are wrapped to ±180; directions declared ``towards`` are turned round.
+    """
     converted = conversion(name, unit).to_si(values)
+    if name == "dd" and unit.strip() == "towards":
+        return (np.asarray(converted) + 180.0) % 360.0
     if name == "lon" and unit.strip() == "0-360":
         return (np.asarray(converted) + 180.0) % 360.0 - 180.0
     return converted
