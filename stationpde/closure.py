@@ -1,6 +1,6 @@
 r"""Closure: what the equations do not resolve, from the state, the terrain and the time.
 
-.. math:: S = s \odot \tanh\mathcal N([X, \mathrm{terrain}, \mathrm{time}]), \qquad s > 0 \text{ learned for each channel}
+.. math:: S = s \odot \tanh\mathcal N([X, \mathrm{terrain}, \mathrm{time}]), \qquad s > 0 \text{ learned}
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def time_features(time: Int64[Tensor, " *shape"], dtype: torch.dtype = torch.flo
     return torch.stack([day.sin(), day.cos(), year.sin(), year.cos()], dim=-1)
 
 
-def cos_zenith(time: Int64[Tensor, " batch"], lat: Tensor, lon: Tensor) -> Float[Tensor, "batch *place"]:
-    """Cosine of the solar zenith angle at places given in radians, 1 overhead, negative at night."""
+def cos_zenith(time: Int64[Tensor, " batch"], lat: Tensor, lon: Tensor) -> Tensor:
+    """Cosine of the solar zenith angle ``[batch, *place]`` at places in radians: 1 overhead, negative at night."""
     dtype = lat.dtype
     shape = (-1, *([1] * lat.ndim))
     year = (torch.remainder(time, int(YEAR)).to(dtype) * (2.0 * math.pi / YEAR)).reshape(shape)

@@ -46,7 +46,10 @@ class Coefficients:
     pressure_gradient: float = 0.05
 
 
-def surface(start: Coefficients = Coefficients(), advection: str = "advection", heating: bool = False) -> PDESystem:
+START = Coefficients()
+
+
+def surface(start: Coefficients = START, advection: str = "advection", heating: bool = False) -> PDESystem:
     """The station-oriented surface equations as printed."""
     r_m, lam = _rates(start)
     transport_diffusion = _transport_diffusion(start, advection, u, v)
@@ -64,7 +67,7 @@ def surface(start: Coefficients = Coefficients(), advection: str = "advection", 
 
 
 def anomaly(
-    start: Coefficients = Coefficients(), advection: str = "advection", heating: bool = False, force: bool = False
+    start: Coefficients = START, advection: str = "advection", heating: bool = False, force: bool = False
 ) -> PDESystem:
     """The same for departures from a base state, with closures for the wind and, if asked, the pressure gradient."""
     r_m, lam = _rates(start)

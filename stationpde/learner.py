@@ -1,4 +1,4 @@
-"""The model as something to be trained: its loss, its forecast in observed variables, and what there is to know of it."""
+"""The model as something to be trained: its loss, its forecast, and what there is to know of it beforehand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from fields.series import StationSeries
 from fields.terrain import Elevation
 from fields.torch_data import Batch
 from fields.windows import Split
-from pde_ops import stability
 from stationpde.config import Config
 from stationpde.losses import Losses, masked_losses
 from stationpde.model import StationPDEModel
@@ -94,11 +93,6 @@ class ModelLearner:
             found["diffusion_number"] = config.pde.diffusion_number
             found["backend"] = tendency.backend
         return found
-
-    def report(self) -> str:
-        """Stability of the equations as they stand, in words."""
-        branch = self.model.pde_branch
-        return "" if branch is None else str(stability.report(branch.tendency, branch.dt))
 
     def _shown(self, batch: Batch) -> Bool[Tensor, "batch station"] | None:
         share = self.config.train.station_dropout

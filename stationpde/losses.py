@@ -6,7 +6,7 @@ r"""The losses: in the normalised state, and in observed variables; masked, and 
    \mathcal L_{obs} = \frac{1}{\sum_j v_j} \sum_j v_j \Bigl\langle \frac{|\hat S - S|^{(j)}}{s_j} \Bigr\rangle, \qquad
    \mathcal L = \mathcal L_{state} + \lambda_{obs} \mathcal L_{obs}
 
-:math:`\langle\cdot\rangle` is the mean over what was observed, :math:`s_j` the standard deviation of the batch's targets.
+the brackets being the mean over what was observed and :math:`s_j` the standard deviation of the batch's targets.
 Every mean is a quotient of sums, and every sum goes through the reducer, so that the batch may lie on several ranks.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -62,8 +62,8 @@ def masked_losses(
     """
     unobserved = set(OBSERVED) - set(data.scored)
     no_weight = {_SCORED_STATE[name]: 0.0 for name in unobserved}
-    state_weights = _weights(STATE, {**section.state_weights, **no_weight}, state)
-    observed_weights = _weights(OBSERVED, {**section.observed_weights, **dict.fromkeys(unobserved, 0.0)}, state)
+    state_weights = _weights(STATE, section.state_weights | no_weight, state)
+    observed_weights = _weights(OBSERVED, section.observed_weights | dict.fromkeys(unobserved, 0.0), state)
     spread = _batch_std(target, reducer)
     in_state = _mean_error(state, target_state, scale, section.kind, state_weights, reducer)
     if section.observed == 0.0:
@@ -73,7 +73,7 @@ def masked_losses(
     return Losses(total, in_state.detach(), in_observed.detach(), courant)
 
 
-def _weights(names: Sequence[str], given: Mapping[str, float], like: Tensor) -> Tensor:
+def _weights(names: Sequence[str], given: Mapping[Any, float], like: Tensor) -> Tensor:
     return torch.tensor([given.get(name, 1.0) for name in names], dtype=like.dtype, device=like.device)
 
 

@@ -115,7 +115,8 @@ class StationPDEModel(nn.Module):
         self.anchor = None
         if model.readout == "anchored":
             self.anchor = Anchor(data.horizon, C, 86400 // data.step_seconds, data.history)
-        self.head, self.embedding = None, None
+        self.head: StationHead | None = None
+        self.embedding: nn.Parameter | None = None
         if model.station_head:
             self._add_head(config, statistics)
 
@@ -238,7 +239,9 @@ class StationPDEModel(nn.Module):
         if self.router is not None:
             found: tuple[Tensor, Tensor] = self.router(data, physics, conditions)
             return found
-        return (data if physics is None else physics), None
+        only = data if physics is None else physics
+        assert only is not None  # the configuration refuses a model without a branch
+        return only, None
 
     def _physics(self, field: Tensor, valid_time: Tensor, conditions: Tensor) -> Tensor:
         assert self.pde_branch is not None
@@ -270,7 +273,7 @@ class StationPDEModel(nn.Module):
         return found + self.base(valid_time).movedim(-1, -2).reshape(found.shape)
 
     def physics(self) -> dict[str, Any]:
-        """Learned coefficients with their units, and γ; physical rates only under the rules ``none`` and ``limiter``."""
+        """Learned coefficients with units, and γ; physical rates only under the rules ``none`` and ``limiter``."""
         if self.pde_branch is None:
             return {}
         return {**self.pde_branch.tendency.parameters_in_units(), **self.pde_branch.factors()}

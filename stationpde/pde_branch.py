@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pde_ops import Grid2D, PDESystem, integrators, stability
+from pde_ops.integrators.range_scaled_euler import RangeScaledEuler
 from stationpde import equations
 from stationpde.closure import Closure
 from stationpde.config import Config
@@ -28,7 +29,7 @@ _BASE = tuple(f"{name}_b" for name in STATE)
 
 def system_of(config: Config, grid: Grid2D) -> PDESystem:
     """The equations that a configuration asks for, with coefficients that start where the grid makes them sensible."""
-    pde, model = config.pde, config.model
+    pde = config.pde
     spacing = min(float(np.min(grid.dx)), grid.dy)
     start = equations.Coefficients(
         kappa=pde.diffusion_number * spacing**2 / pde.dt, friction=pde.friction, condensation=pde.condensation
@@ -66,8 +67,6 @@ class PDEBranch(nn.Module):
     conditions : channels of B_t
     """
 
-    undecayed = ("gamma", "gamma_closure")
-
     def __init__(self, config: Config, grid: Grid2D, conditions: int) -> None:
         super().__init__()
         pde = config.pde
@@ -96,11 +95,11 @@ class PDEBranch(nn.Module):
             self.gamma = nn.Parameter(torch.ones(len(STATE)))
         else:
             handled = frozenset({"flows"}) if self.tendency.flows else frozenset({"outer"})
-            self.step = integrators["range_scaled_euler"](
-                self.tendency, pde.dt, rule=pde.rule, rho=pde.rho, handled=handled
-            )
+            self.step = RangeScaledEuler(self.tendency, pde.dt, rule=pde.rule, rho=pde.rho, handled=handled)
         if self.split and channels:
             self.gamma_closure = nn.Parameter(torch.ones(len(channels)))
+        # Decay would pull a factor to 0, that is switch the physics off.
+        self.undecayed = tuple(name for name in ("gamma", "gamma_closure") if name in self._parameters)
 
     def forward(
         self,
@@ -139,7 +138,7 @@ class PDEBranch(nn.Module):
     @torch.no_grad()
     def factors(self) -> dict[str, float]:
         """The learned update factors by channel."""
-        gamma = self.gamma if self.semi_lagrangian else self.step.gamma
+        gamma: Tensor = self.gamma if self.semi_lagrangian else self.step.gamma  # type: ignore[assignment]
         found = {f"gamma_{name}": float(value) for name, value in zip(STATE, gamma, strict=True)}
         if self.split and self.channels:
             closure = zip(self.channels, self.gamma_closure, strict=True)

@@ -59,8 +59,6 @@ class StationHead(nn.Module):
 class Anchor(nn.Module):
     """Weights, for channel and lead, of the station's departure from the field: now, and at the same hour yesterday."""
 
-    undecayed = ("now", "yesterday")
-
     def __init__(self, horizon: int, channels: int, steps_per_day: int, history: int) -> None:
         super().__init__()
         lead = torch.arange(1, horizon + 1, dtype=torch.float32)
@@ -71,6 +69,7 @@ class Anchor(nn.Module):
         self.has_yesterday = history >= steps_per_day
         if self.has_yesterday:
             self.yesterday = nn.Parameter(torch.full((horizon, channels), 0.15))
+        self.undecayed = tuple(self._parameters)
 
     def forward(
         self, departures: Float[Tensor, "batch time station channel"], lead: int

@@ -16,7 +16,7 @@ import torch
 from fields.geometry import LocalMetric
 from fields.lift_methods import LiftSettings, StationLift
 from fields.normalize import Climatology, change_std, channel_moments, station_moments
-from fields.series import StationSeries, Stations
+from fields.series import Stations, StationSeries
 from fields.windows import Split
 from stationpde.config import Config
 from stationpde.state import OBSERVED, Saturation, to_observed, to_state
