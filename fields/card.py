@@ -97,7 +97,8 @@ class DataCard:
             out += ["", "  flags  " + "; ".join(failed)]
         if self.worst_stations:
             worst = ", ".join(f"{printable(name)} {share:.0%}" for name, share in self.worst_stations)
-            out.append(f"  gaps   {self.complete_stations:,} stations lack less than 5 %; most gaps: {worst}")
+            whole = "1 station lacks" if self.complete_stations == 1 else f"{self.complete_stations:,} stations lack"
+            out.append(f"  gaps   {whole} less than 5 %; most gaps: {worst}")
         return out
 
 

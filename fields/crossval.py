@@ -132,7 +132,9 @@ def cross_validate(
     times = ds["time"].values
     step = float(np.median(np.diff(times)) / np.timedelta64(1, "s")) if len(times) > 1 else 0.0
     some = ds.isel(time=scattered_times(len(times), step, moments))
-    values = {name: np.asarray(some[name].values, np.float32) for name in STATE_VARIABLES if name in some}
+    # A pressure that was put in the place of observations would be scored against the formula it came from.
+    scored = [n for n in STATE_VARIABLES if n != "p" or ds.attrs.get("pressure_kind") != "standard_atmosphere"]
+    values = {name: np.asarray(some[name].values, np.float32) for name in scored if name in some}
     values = {name: array for name, array in values.items() if np.isfinite(array).any()}
     lat, lon, alt = (np.asarray(ds[name].values, np.float64) for name in ("lat", "lon", "alt"))
     station_pressure = ds.attrs.get("pressure_kind", "station") != "sea_level"

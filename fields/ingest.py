@@ -158,7 +158,7 @@ class _Ingest:
                         progress=self.tracker)  # fmt: skip
         report.extend(self._mendable(looked))
         kept = self._stations(looked, report)
-        report.raise_if_errors(DataError)
+        self._refuse(report)
         template = self._template(plan, looked, kept)
         gate = UnitGate(dict(source.units), list(source.network.ids), source.label, typed, self.options.trust)
         with store.create(
@@ -175,6 +175,16 @@ class _Ingest:
             store.fingerprint(staged.path), staged.resumed,
         )  # fmt: skip
 
+    def _refuse(self, report: ProblemReport) -> None:
+        """Raise the errors together; where each has its command, also give the one that mends them all."""
+        try:
+            report.raise_if_errors(DataError)
+        except DataError as problem:
+            everything = self.command.joined(found.do for found in problem.problems)
+            if len(problem.problems) > 1 and everything:
+                problem.do = f"all at once: {everything}"
+            raise
+
     def _mendable(self, looked: Survey) -> ProblemReport:
         """The findings, each with the whole command to type."""
         places = looked.positions
@@ -185,6 +195,9 @@ class _Ingest:
             do = _on_this_clock(self.command.tidied(problem.do), self.source.zone)
             if problem.code == "SPDE-D008" and ids:
                 do = f"complete the station list, or leave them out: {self.command.given(('--drop', ids))}"
+            if problem.severity != "error":
+                # By the time it is read the store is there.
+                do = do.replace(self.command.given(), self.command.given(("--force", "")), 1)
             made.append(replace(problem, do=do))
         return ProblemReport(made)
 

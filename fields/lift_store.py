@@ -290,7 +290,12 @@ def _executor(workers: int | None, scheduler: str | None, job: LiftJob) -> Itera
         cluster = None
         if not scheduler:
             cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, processes=True
+                n_workers=workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address=None,
+                processes=True,
+                silence_logs=logging.ERROR,
             )
         try:
             with Client(cluster or scheduler, set_as_default=False) as client:

@@ -27,7 +27,9 @@ __all__ = ["draw_field"]
 _COLOURS = {"t": "RdYlBu_r", "td": "BrBG", "rh": "YlGnBu", "p": "viridis", "psl": "viridis", "speed": "YlOrRd"}
 _INK, _FAINT = "#1d2733", "#51606e"
 # Pixels along the longer side of the map, and arrows along it.
-_PIXELS, _ARROWS = 480, 22
+_PIXELS, # Wind speeds that the arrow in the corner may stand for, m/s.
+_STRENGTHS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0, 40.0)
+_ARROWS = 480, 22
 _STEEPER = 15.0
 # The sea ends above this altitude; models without bathymetry have it at exactly 0.
 _SHORE = 0.5
@@ -82,7 +84,7 @@ def draw_field(
     width, height = np.ptp(canvas.lon), np.ptp(canvas.lat) * ratio
     size = 6.6 / max(width, height)
     with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": _FAINT, "text.color": _INK}):
-        figure = Figure(figsize=(width * size + 1.9, height * size + 1.25), dpi=160, layout="constrained")
+        figure = Figure(figsize=(width * size + 1.9, height * size + 1.25), dpi=160)
         axes = figure.add_subplot()
         _draw_values(figure, axes, canvas, shown, variable, unit)
         _draw_coast(axes, canvas)
@@ -95,7 +97,7 @@ def draw_field(
         scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
             with atomic.machine_faults(target):
-                figure.savefig(scratch, format="png")
+                figure.savefig(scratch, format="png", bbox_inches="tight", pad_inches=0.12)
                 os.replace(scratch, target)
         finally:
             scratch.unlink(missing_ok=True)
@@ -155,7 +157,7 @@ def _draw_values(figure: Any, axes: Any, canvas: _Canvas, shown: Any, variable: 
     shaded = np.concatenate([shaded, picture[..., 3:]], axis=-1)
     axes.set_facecolor("#e9ecef")
     axes.imshow(shaded, origin="lower", extent=canvas.extent, interpolation="bilinear", aspect="auto", zorder=1)
-    bar = figure.colorbar(ScalarMappable(scale, colours), ax=axes, fraction=0.045, pad=0.015, aspect=32)
+    bar = figure.colorbar(ScalarMappable(scale, colours), cax=axes.inset_axes((1.015, 0.0, 0.027, 1.0)))
     bar.set_label(f"{_title(variable)} [{unit}]")
     bar.outline.set_linewidth(0.4)
 
@@ -188,12 +190,12 @@ def _draw_wind(axes: Any, fields: FieldStore, index: int, ratio: float) -> None:
     u, v = wind["u"].values[rows, columns], wind["v"].values[rows, columns]
     speed = np.hypot(u, v)
     typical = float(np.nanpercentile(speed, 90)) if np.isfinite(speed).any() else 1.0
-    usual = max(1.0, float(np.round(typical)))
+    usual = next((size for size in _STRENGTHS if size >= typical), typical)
     # Of the usual strength an arrow spans the distance to its neighbour.
     length = (grid.lon[1] - grid.lon[0]) * step
     arrows = axes.quiver(
         grid.lon[columns], grid.lat[rows], u, v, scale=usual / length, scale_units="x", width=0.0022,
-        headwidth=4, headlength=4.5, color=_INK, alpha=0.85, zorder=4,
+        headwidth=4, headlength=4.5, color=_INK, alpha=0.85, zorder=4, edgecolor="#ffffffa0", linewidth=0.4,
     )  # fmt: skip
     axes.quiverkey(arrows, 0.93, 1.02, usual, f"{usual:.0f} m/s", labelpos="W", coordinates="axes", color=_INK)
 

@@ -12,8 +12,9 @@ import xarray as xr
 from . import atomic
 from .constants import earth_radius
 from .errors import UsageError
-from .geometry import middle_longitude, unwrap_longitude
+from .geometry import LARGEST_LATITUDE, middle_longitude, unwrap_longitude
 from .gridspec import GridSpec
+from .lift_methods import LiftSettings
 from .terrain import Elevation, station_altitude
 from .variables import STATE_VARIABLES, VARIABLES
 
@@ -29,6 +30,8 @@ _SHORE = 0.5
 _SCALES = (10.0, 20.0, 50.0, 100.0)
 _ROWS = 8192
 _MOST_NAMED = 5
+# Shorter over longer side of a picture, at least.
+_SLIMMEST = 0.45
 
 
 def missing_rates(ds: xr.Dataset, names: tuple[str, ...] = STATE_VARIABLES) -> Array:
@@ -67,16 +70,14 @@ def draw_network(
     rates = 100 * missing_rates(ds, (variable,) if variable else STATE_VARIABLES)
     lat, lon = np.asarray(ds["lat"].values, float), np.asarray(ds["lon"].values, float)
     lon = unwrap_longitude(lon, middle_longitude(lon))
-    grid = GridSpec.around(lat, lon, height=_rows(lat, lon))
+    grid = _frame(lat, lon)
     metres, trust, true = _relief(ds, grid, dem)
     ratio = 1.0 / np.cos(np.radians((grid.south + grid.north) / 2))
     width, height = grid.east - grid.west, (grid.north - grid.south) * ratio
     size = 6.6 / max(width, height)
     style: Any = {"font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": _FAINT, "text.color": _INK}
     with mpl.rc_context(style):
-        figure = Figure(
-            figsize=(max(width * size, 4.6) + 1.9, max(height * size, 3.0) + 1.25), dpi=160, layout="constrained"
-        )
+        figure = Figure(figsize=(max(width * size, 4.6) + 1.9, max(height * size, 3.0) + 1.25), dpi=160)
         axes = figure.add_subplot()
         _draw_relief(axes, grid, metres, trust, true)
         _draw_stations(figure, axes, lon, lat, rates)
@@ -85,11 +86,17 @@ def draw_network(
         return _save(figure, Path(output))
 
 
-def _rows(lat: Array, lon: Array) -> int:
-    """Rows of a picture whose longer side has a fixed number of pixels."""
-    tall = np.ptp(lat)
-    wide = np.ptp(lon) * np.cos(np.radians(lat.mean()))
-    return max(8, round(_PIXELS * min(1.0, (tall + 1e-6) / (wide + 1e-6))))
+def _frame(lat: Array, lon: Array) -> GridSpec:
+    """What the picture shows: a network in a line gets room on both sides, and the longer side a number of pixels."""
+    shrink = np.cos(np.radians(lat.mean()))
+    tall, wide = np.ptp(lat), np.ptp(lon) * shrink
+    middle, half = lat.min() + tall / 2, _SLIMMEST / 2
+    across = lon.min() + np.ptp(lon) / 2
+    room = np.clip([middle - half * wide, middle + half * wide], -LARGEST_LATITUDE, LARGEST_LATITUDE)
+    lat = np.append(lat, room)
+    lon = np.append(lon, [across - half * tall / shrink, across + half * tall / shrink])
+    tall, wide = np.ptp(lat), np.ptp(lon) * shrink
+    return GridSpec.around(lat, lon, height=max(8, round(_PIXELS * min(1.0, (tall + 1e-6) / (wide + 1e-6)))))
 
 
 def _relief(ds: xr.Dataset, grid: GridSpec, dem: str | os.PathLike[str] | None) -> tuple[Array, Array, bool]:
@@ -102,7 +109,8 @@ def _relief(ds: xr.Dataset, grid: GridSpec, dem: str | os.PathLike[str] | None) 
         known = model.covers(lat, lon).reshape(grid.shape)
         metres = model.at(lat, lon).reshape(grid.shape)
         return np.where(known, metres, 0.0), known.astype(float), True
-    metres = station_altitude(ds["lat"].values, ds["lon"].values, ds["alt"].values, grid)
+    few = LiftSettings(k=min(LiftSettings().k, ds.sizes["station"]))
+    metres = station_altitude(ds["lat"].values, ds["lon"].values, ds["alt"].values, grid, few)
     return metres, _nearness(ds, grid), False
 
 
@@ -154,7 +162,8 @@ def _draw_stations(figure: Any, axes: Any, lon: Array, lat: Array, rates: Array)
         linewidths=0.6, zorder=5,
     )  # fmt: skip
     extend: Any = "max" if rates.max(initial=0.0) > top else "neither"
-    bar = figure.colorbar(dots, ax=axes, fraction=0.045, pad=0.015, aspect=32, extend=extend)
+    # Beside the map and as high, whatever its shape.
+    bar = figure.colorbar(dots, cax=axes.inset_axes((1.015, 0.0, 0.027, 1.0)), extend=extend)
     bar.set_label("missing [%]")
     bar.outline.set_linewidth(0.4)
 
@@ -166,7 +175,7 @@ def _name_worst(axes: Any, ds: xr.Dataset, lon: Array, lat: Array, rates: Array)
         if rates[i] >= 10:
             axes.annotate(
                 f"{printable(ds['station'].values[i])} {rates[i]:.0f} %", (lon[i], lat[i]), xytext=(5, 4),
-                textcoords="offset points", fontsize=7, color=_INK, zorder=6,
+                textcoords="offset points", fontsize=7, color=_INK, zorder=6, parse_math=False,
                 bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.7},
             )  # fmt: skip
 
@@ -215,7 +224,7 @@ def _save(figure: Any, target: Path) -> Path:
     scratch = target.with_name(f".{target.name[:200]}.{os.getpid()}.partial")
     try:
         with atomic.machine_faults(target):
-            figure.savefig(scratch, format="png")
+            figure.savefig(scratch, format="png", bbox_inches="tight", pad_inches=0.12)
             os.replace(scratch, target)
     finally:
         scratch.unlink(missing_ok=True)

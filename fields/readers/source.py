@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,15 @@ class Command:
         merged = {key(option): option for option in (*self.options, *more)}
         words = [word for option in merged.values() for word in option if word]
         return printable(shlex.join(["stationpde", "data", "ingest", self.source, "-o", self.output, *words]))
+
+    def joined(self, texts: Iterable[str]) -> str | None:
+        """One command with the options that all these texts advise; None where they advise fewer than two."""
+        base, found = {*_OPTION.findall(self.given())}, []
+        for text in texts:
+            _, there, after = text.partition(f"stationpde data ingest {shlex.quote(self.source)}")
+            options = _OPTIONS.match(after.partition(shlex.quote(self.output))[2]) if there else None
+            found += [pair for pair in _OPTION.findall(options[0]) if pair not in base] if options else []
+        return self.given(*found) if len(set(found)) > 1 else None
 
     def tidied(self, text: str) -> str:
         """A text in which options were put behind this command, with each of them standing once."""

@@ -145,6 +145,19 @@ def zips(canary: Path) -> dict[str, bytes]:
     }
 
 
+def weights(canary: Path) -> dict[str, bytes]:
+    """Files of models, given for observations: pickles in torch's two forms, and safetensors that claim much."""
+    trap = pickle.dumps(Trap(canary), protocol=2)
+    header = b'{"w":{"dtype":"F32","shape":[1000000000],"data_offsets":[0,4000000000]}}'
+    return {
+        "model.pt": zip_of({"model/data.pkl": trap, "model/version": b"3\n"}, zipfile.ZIP_STORED),
+        "legacy.pt": trap,
+        "model.pth": trap + bytes(1000),
+        "long_header.safetensors": struct.pack("<Q", 100 << 20) + b" " * (100 << 20),
+        "claims.safetensors": struct.pack("<Q", len(header)) + header,
+    }
+
+
 def tar_of(*infos: tuple[tarfile.TarInfo, bytes], form: int = tarfile.GNU_FORMAT) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as archive:
@@ -327,8 +340,8 @@ def build(folder: Path, canary: Path) -> list[Path]:
     """The whole corpus; files whose name ends in ``.toml`` are column maps, the rest are sources."""
     made: list[Path] = []
     parts: list[tuple[str, Callable[[], dict[str, bytes]]]] = [
-        ("npy", lambda: arrays(canary)), ("npz", lambda: zips(canary)), ("packed", archives), ("csv", tables),
-        ("parquet", parquets), ("toml", maps), ("nc", netcdfs),
+        ("npy", lambda: arrays(canary)), ("npz", lambda: zips(canary)), ("models", lambda: weights(canary)),
+        ("packed", archives), ("csv", tables), ("parquet", parquets), ("toml", maps), ("nc", netcdfs),
     ]  # fmt: skip
     for kind, make in parts:
         (folder / kind).mkdir(parents=True)

@@ -107,3 +107,19 @@ def test_the_map_of_a_network_across_the_antimeridian_is_drawn_in_one_piece(tmp_
 def test_an_unknown_variable_is_refused(tmp_path, stations):
     with pytest.raises(UsageError, match="no variable `snow`"):
         draw_network(stations, tmp_path / "x.png", variable="snow")
+
+
+@pytest.mark.parametrize("name", [r"$\frac{", "a$b$c", "\x1b[31m", r"\undefined{$"])
+def test_a_station_name_is_never_read_as_a_formula_of_the_picture(tmp_path, stations, name):
+    renamed = stations.assign_coords(station=[name, *stations["station"].values[1:]])
+    renamed["t"][:, 0] = np.nan  # the gappiest station is named in the picture
+    assert draw_network(renamed, tmp_path / "map.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("along", ["lat", "lon"])
+def test_a_network_in_a_line_gets_room_on_both_sides(tmp_path, stations, along):
+    from matplotlib.image import imread
+
+    flat = stations.assign_coords({along: stations[along] * 0 + float(stations[along][0])})
+    height, width = imread(draw_network(flat, tmp_path / "map.png")).shape[:2]
+    assert 0.4 < height / width < 2.5

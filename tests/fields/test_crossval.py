@@ -88,6 +88,11 @@ def test_gaps_are_not_scored(month):
     assert all(np.isfinite(v) for by_method in found.rmse.values() for v in by_method.values())
 
 
+def test_a_pressure_that_stands_in_for_observations_is_not_scored(month):
+    some = month.isel(time=slice(0, 24)).assign_attrs(pressure_kind="standard_atmosphere")
+    assert list(cross_validate(some, ["idw"]).to_dict()) == ["u", "v", "t", "rh"]
+
+
 def test_stations_without_altitude_are_left_out(month, caplog):
     some = month.isel(time=slice(0, 24))
     some = some.assign_coords(alt=some["alt"].where(some["station"] != some["station"][2]))

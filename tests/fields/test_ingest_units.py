@@ -115,6 +115,9 @@ def test_several_slips_are_reported_together(tmp_path):
     with pytest.raises(DataError, match="2 problems") as caught:
         ingest(path, tmp_path / "o.zarr")
     assert [p.do.split()[-1] for p in caught.value.problems] == ["p=Pa", "t=K"]
+    # One command mends them all.
+    command = caught.value.do.removeprefix("all at once: ")
+    assert CliRunner().invoke(app, shlex.split(command)[1:]).exit_code == 0
 
 
 def test_a_unit_that_measures_something_else_is_refused(tmp_path):
