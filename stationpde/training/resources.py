@@ -1,4 +1,4 @@
-"""When memory runs out: an error that says what to make smaller, with the last checkpoint left as it was."""
+"""When memory runs out or a helper dies: an error that says what to do, with the last checkpoint left as it was."""
 
 from __future__ import annotations
 
@@ -13,20 +13,26 @@ from stationpde.errors import ResourceError
 if TYPE_CHECKING:
     from stationpde.config import Config
 
-__all__ = ["memory_faults"]
+__all__ = ["process_faults"]
 
 _SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 
 
 @contextmanager
-def memory_faults(config: Config) -> Iterator[None]:
-    """Turn a failed allocation, on the CPU or a GPU, into a `ResourceError` with a way out."""
+def process_faults(config: Config) -> Iterator[None]:
+    """Turn a failed allocation, on the CPU or a GPU, or the death of a worker into a `ResourceError` with a way out."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as problem:
         raise _out_of_memory(config, problem) from problem
     except RuntimeError as problem:
-        # torch has no type of its own for what the CPU allocator refuses.
+        # torch has no types of its own for what the CPU allocator refuses and for a worker that died.
+        if str(problem).startswith("DataLoader"):
+            raise ResourceError(
+                f"a process that gathers batches died: {str(problem).splitlines()[0]}",
+                code="SPDE-T071",
+                do="type the same command again; if it happens again, --set train.workers=0",
+            ) from problem
         if not any(sign in str(problem).lower() for sign in _SIGNS):
             raise
         raise _out_of_memory(config, problem) from problem

@@ -24,7 +24,7 @@ from stationpde.training.facts import differences, facts
 from stationpde.training.lock import RunLock
 from stationpde.training.loop import Trainer
 from stationpde.training.metrics_log import MetricsLog
-from stationpde.training.resources import memory_faults
+from stationpde.training.resources import process_faults
 from stationpde.training.run_directory import RunDirectory
 from stationpde.training.sealed import write_sealed
 from stationpde.training.seeding import seed_everything
@@ -136,7 +136,7 @@ def train(
         if opened["result"] is not None:
             return TrainResult.from_dict(opened["result"])
         stack.enter_context(_repeatable())
-        stack.enter_context(memory_faults(config))
+        stack.enter_context(process_faults(config))
         state = _prepare(config, source, build or _model, world, device, opened)
         metrics = board = None
         if world.rank == 0:
@@ -271,13 +271,14 @@ def _begin_from(learner: Learner, checkpoint: Path, must_fit: bool) -> None:
 def _repeatable() -> Iterator[None]:
     """Operations that give the same bits each time, where there is a choice."""
     settings: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), settings.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
+    # `use_deterministic_algorithms` does the same and imports the whole compiler, two seconds of every start.
+    torch.set_deterministic_debug_mode("warn")
     settings.fill_uninitialized_memory = False
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        torch.set_deterministic_debug_mode(before[0])
         settings.fill_uninitialized_memory = before[1]
 
 
