@@ -27,9 +27,9 @@ __all__ = ["draw_field"]
 _COLOURS = {"t": "RdYlBu_r", "td": "BrBG", "rh": "YlGnBu", "p": "viridis", "psl": "viridis", "speed": "YlOrRd"}
 _INK, _FAINT = "#1d2733", "#51606e"
 # Pixels along the longer side of the map, and arrows along it.
-_PIXELS, # Wind speeds that the arrow in the corner may stand for, m/s.
+_PIXELS, _ARROWS = 480, 22
+# Wind speeds that the arrow in the corner may stand for, m/s.
 _STRENGTHS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0, 40.0)
-_ARROWS = 480, 22
 _STEEPER = 15.0
 # The sea ends above this altitude; models without bathymetry have it at exactly 0.
 _SHORE = 0.5
