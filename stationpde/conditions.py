@@ -110,10 +110,11 @@ class Conditions(nn.Module):
         when = time_features(time, places.dtype)[:, None, :].expand(-1, places.shape[1], -1)
         return self._fields(torch.cat([places, when], dim=-1))
 
-    def step(self, valid_time: Int64[Tensor, " batch"], lead: int) -> Float[Tensor, "batch feature y x"]:
+    def step(self, valid_time: Int64[Tensor, " batch"], lead: int | Tensor) -> Float[Tensor, "batch feature y x"]:
         """B_t: place, the time the forecast is for, and the lead as a share of the horizon."""
         fields = self.history(valid_time)
-        share = fields.new_full((fields.shape[0], 1, *self.shape), lead / self.horizon)
+        # A product, not a fill: in an exported program the lead is a tensor.
+        share = fields.new_ones((fields.shape[0], 1, *self.shape)) * (lead / self.horizon)
         return torch.cat([fields, share], dim=1)
 
     def _fields(self, places: Tensor) -> Tensor:

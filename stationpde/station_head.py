@@ -72,9 +72,11 @@ class Anchor(nn.Module):
         self.undecayed = tuple(self._parameters)
 
     def forward(
-        self, departures: Float[Tensor, "batch time station channel"], lead: int
+        self, departures: Float[Tensor, "batch time station channel"], lead: int | Tensor
     ) -> Float[Tensor, "batch station channel"]:
         """What is added at a lead, SI; ``departures`` are zero where nothing was observed."""
+        if isinstance(lead, Tensor):
+            return self._at_any_lead(departures, lead)
         row = min(lead, self.now.shape[0]) - 1
         added = self.now[row] * departures[:, -1]
         if not self.has_yesterday:
@@ -85,3 +87,14 @@ class Anchor(nn.Module):
         if same_hour < 0:
             return added
         return added + self.yesterday[row] * departures[:, same_hour]
+
+    def _at_any_lead(self, departures: Tensor, lead: Tensor) -> Tensor:
+        """The same for a lead that is only known when an exported program runs: looked up, without a branch."""
+        row = (lead.clamp(max=self.now.shape[0]) - 1).reshape(1)
+        added = self.now.index_select(0, row) * departures[:, -1]
+        if not self.has_yesterday:
+            return added
+        back = torch.remainder(lead - 1, self.steps_per_day) + 1
+        same_hour = (departures.shape[1] - 1 + back - self.steps_per_day).reshape(1)
+        then = departures.index_select(1, same_hour.clamp(min=0))[:, 0]
+        return added + torch.where(same_hour >= 0, self.yesterday.index_select(0, row) * then, 0.0)

@@ -6,6 +6,7 @@ climatology and the scale that a terrain-aware fit through the training stations
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -132,8 +133,10 @@ class StateStatistics:
         )
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """What a checkpoint keeps of it."""
+        """What a checkpoint keeps of it, names included: a tensor file holds numbers only."""
+        names = json.dumps(self.stations.id).encode()
         arrays = {
+            "ids": np.frombuffer(names, np.uint8).copy(),
             "lat": self.stations.lat, "lon": self.stations.lon, "alt": self.stations.alt,
             "table": self.climatology.table, "waves": self.climatology.waves,
             "pressure": self.pressure, "mean": self.mean, "std": self.std, "anomaly_std": self.anomaly_std,
@@ -145,9 +148,14 @@ class StateStatistics:
         }  # fmt: skip
         return {name: torch.as_tensor(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
+    @staticmethod
+    def ids_in(tensors: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
+        """The names of the stations in what `tensors` gave."""
+        return tuple(map(str, json.loads(tensors["ids"].cpu().numpy().tobytes())))
+
     @classmethod
     def from_tensors(cls, ids: tuple[str, ...], tensors: Mapping[str, torch.Tensor]) -> StateStatistics:
-        """The inverse of `tensors`; the names of the stations are kept beside them."""
+        """The inverse of `tensors`; ``ids`` name the stations, as `ids_in` finds them."""
         t = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
         slot_seconds, origin, annual, daily = (int(number) for number in t["slots"])
         return cls(
