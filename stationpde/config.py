@@ -68,6 +68,10 @@ class Config(Section):
             raise ValueError(f"pde.dt = {self.pde.dt:g} s does not divide data.step = {self.data.step}")
         if self.pde.pressure_gradient and self.model.state == "raw" and self.model.pressure == "surface":
             raise ValueError("pde.pressure_gradient needs model.state = 'anomaly' or model.pressure = 'anomaly'")
+        if self.pde.advection == "semi_lagrangian" and self.pde.rule != "none":
+            raise ValueError(
+                f"pde.rule = '{self.pde.rule}' scales Euler increments; semi_lagrangian has none: take 'none'"
+            )
         return self
 
     @property

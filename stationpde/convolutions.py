@@ -24,9 +24,9 @@ class Convolution(nn.Module):
 
     def forward(self, fields: Tensor) -> Tensor:
         """Fields ``[batch, channel, y, x]``."""
-        for _ in range(self.dilation):
-            fields = torch.cat([fields[..., :1, :], fields, fields[..., -1:, :]], dim=-2)
-            fields = torch.cat([fields[..., :1], fields, fields[..., -1:]], dim=-1)
+        rows, columns = (-1, -1, self.dilation, -1), (-1, -1, -1, self.dilation)
+        fields = torch.cat([fields[..., :1, :].expand(rows), fields, fields[..., -1:, :].expand(rows)], dim=-2)
+        fields = torch.cat([fields[..., :1].expand(columns), fields, fields[..., -1:].expand(columns)], dim=-1)
         found: Tensor = self.convolution(fields)
         return found
 
@@ -46,7 +46,7 @@ class Network(nn.Module):
 
 
 class Gate(nn.Module):
-    """A `Network` with a sigmoid; it starts at σ(bias) wherever it looks."""
+    """A `Network` with a sigmoid; it starts near σ(bias) wherever it looks."""
 
     def __init__(self, inputs: int, hidden: int, outputs: int, bias: float) -> None:
         super().__init__()

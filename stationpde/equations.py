@@ -38,12 +38,13 @@ theta_b = Closure("theta_b", "K", latex=r"\theta_b")
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """Where the learnable positives start; ``kappa`` in m²/s, the rates in 1/s."""
+    """Where the learnable positives start, m²/s and 1/s; ``fastest`` is the largest rate of condensation."""
 
     kappa: float = 4e4
     friction: float = 2e-5
     condensation: float = 1.0 / 3600.0
     pressure_gradient: float = 0.05
+    fastest: float | None = None
 
 
 START = Coefficients()
@@ -92,9 +93,10 @@ def anomaly(
 
 
 def _rates(start: Coefficients) -> tuple[Positive, Positive]:
+    cap = None if start.fastest is None else start.fastest * 3600.0
     return (
         Positive("r_m", "1/day", init=start.friction * 86400.0),
-        Positive("lambda_c", "1/hour", init=start.condensation * 3600.0, latex=r"\lambda_c"),
+        Positive("lambda_c", "1/hour", init=start.condensation * 3600.0, cap=cap, latex=r"\lambda_c"),
     )
 
 

@@ -64,10 +64,10 @@ def masked_losses(
     no_weight = {_SCORED_STATE[name]: 0.0 for name in unobserved}
     state_weights = _weights(STATE, section.state_weights | no_weight, state)
     observed_weights = _weights(OBSERVED, section.observed_weights | dict.fromkeys(unobserved, 0.0), state)
-    spread = _batch_std(target, reducer)
     in_state = _mean_error(state, target_state, scale, section.kind, state_weights, reducer)
     if section.observed == 0.0:
         return Losses(in_state, in_state.detach(), torch.zeros_like(in_state), courant)
+    spread = _batch_std(target, reducer)
     in_observed = _mean_error(observed, target, spread, section.kind, observed_weights, reducer)
     total = in_state + section.observed * in_observed
     return Losses(total, in_state.detach(), in_observed.detach(), courant)

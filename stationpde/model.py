@@ -150,8 +150,8 @@ class StationPDEModel(nn.Module):
         """The same model, with the same parameters, for other stations of the region."""
         other = copy.copy(self)
         other._modules = dict(self._modules)
-        device = self.scaling.scale.device
-        other.sites = Sites(stations, self.region, self.statistics, self.config).to(device)
+        # Device and type alike: a model in double precision stays one.
+        other.sites = Sites(stations, self.region, self.statistics, self.config).to(self.scaling.scale)
         return other
 
     def forward(
@@ -231,7 +231,7 @@ class StationPDEModel(nn.Module):
             parts.append(given if shown is None else torch.where(shown[..., None], given, 0.0))
         return torch.cat(parts, dim=-1)
 
-    def step(self, field: Tensor, valid_time: Tensor, lead: int) -> tuple[Tensor, Tensor | None]:
+    def step(self, field: Tensor, valid_time: Tensor, lead: int | Tensor) -> tuple[Tensor, Tensor | None]:
         """The scaled field one forecast interval later, valid at ``valid_time``, and the router's weights."""
         conditions = self.conditions.step(valid_time, lead)
         physics = self._physics(field, valid_time, conditions) if self.pde_branch is not None else None
@@ -252,7 +252,7 @@ class StationPDEModel(nn.Module):
             base = self.base(start).movedim(-1, -2).reshape(-1, *field.shape[1:])
         return self.scaling(self.pde_branch(self.scaling.inverse(field), base, conditions, self.scaling))
 
-    def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int) -> Tensor:
+    def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """The full state at the stations ``[batch, station, channel]``."""
         state = self.sites.read(self.scaling.inverse(field)) + self.sites.base(valid_time)
         if self.anchor is not None:
@@ -261,7 +261,7 @@ class StationPDEModel(nn.Module):
             assert analysis.memory is not None
             places = self.sites.features(valid_time)
             when = time_features(valid_time, places.dtype)[:, None, :].expand(-1, places.shape[1], -1)
-            ahead = torch.full_like(places[..., :1], lead / self.config.data.horizon)
+            ahead = torch.ones_like(places[..., :1]) * (lead / self.config.data.horizon)
             state = state + self.head(analysis.memory, torch.cat([places, when, ahead], dim=-1))
         return state
 

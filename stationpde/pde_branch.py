@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pde_ops import Grid2D, PDESystem, integrators, stability
 from pde_ops.integrators.range_scaled_euler import RangeScaledEuler
+from pde_ops.integrators.scaling import bounded_factor
 from stationpde import equations
 from stationpde.closure import Closure
 from stationpde.config import Config
@@ -32,7 +33,11 @@ def system_of(config: Config, grid: Grid2D) -> PDESystem:
     pde = config.pde
     spacing = min(float(np.min(grid.dx)), grid.dy)
     start = equations.Coefficients(
-        kappa=pde.diffusion_number * spacing**2 / pde.dt, friction=pde.friction, condensation=pde.condensation
+        kappa=pde.diffusion_number * spacing**2 / pde.dt,
+        friction=pde.friction,
+        condensation=pde.condensation,
+        # Stability limits cap it as well; the scale rules have none, and an Euler step must not pass saturation.
+        fastest=None if pde.rule == "none" else 1.0 / pde.dt,
     )
     advection = "advection" if pde.advection == "semi_lagrangian" else pde.advection
     if has_base(config):
@@ -124,7 +129,7 @@ class PDEBranch(nn.Module):
         inside = given if self.split else {**given, **source}
         later: Tensor = self.step(state, inside)
         if self.semi_lagrangian:
-            later = state + self.gamma[:, None, None] * (later - state)
+            later = state + bounded_factor(self.gamma)[:, None, None] * (later - state)
         else:
             for index in range(len(self.tendency.flows)):
                 later = self.tendency.apply_flow(index, later, inside, self.dt)
@@ -137,8 +142,10 @@ class PDEBranch(nn.Module):
 
     @torch.no_grad()
     def factors(self) -> dict[str, float]:
-        """The learned update factors by channel."""
+        """The learned update factors by channel, as they act."""
         gamma: Tensor = self.gamma if self.semi_lagrangian else self.step.gamma  # type: ignore[assignment]
+        if self.tendency.limits is not None:
+            gamma = bounded_factor(gamma)
         found = {f"gamma_{name}": float(value) for name, value in zip(STATE, gamma, strict=True)}
         if self.split and self.channels:
             closure = zip(self.channels, self.gamma_closure, strict=True)

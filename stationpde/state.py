@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from fields.constants import epsilon
 from fields.variables import STATE_VARIABLES
 from pde_ops import thermo
 from stationpde.equations import STATE
@@ -29,7 +30,7 @@ Saturation = Literal["ambaum", "bolton"]
 TEMPERATURE_RANGE = (180.0, 340.0)  # K
 PRESSURE_RANGE = (30_000.0, 110_000.0)  # Pa
 LARGEST_VAPOUR_SHARE = 0.9  # of the pressure
-LARGEST_HUMIDITY = 0.5  # kg/kg, what such a share amounts to at most
+LARGEST_HUMIDITY = epsilon * LARGEST_VAPOUR_SHARE / (1.0 - (1.0 - epsilon) * LARGEST_VAPOUR_SHARE)  # kg/kg, the same
 
 
 def to_state(
@@ -45,7 +46,7 @@ def to_state(
     u, v, p, t, rh = observed.unbind(-1)
     column = torch.where(torch.isnan(p), reference_pressure.to(p.dtype), p).clamp(*PRESSURE_RANGE)
     warmth = t.clamp(*TEMPERATURE_RANGE)
-    vapour = torch.minimum(rh * _saturation(saturation)(warmth), LARGEST_VAPOUR_SHARE * column)
+    vapour = torch.minimum((rh * _saturation(saturation)(warmth)).clamp(min=0.0), LARGEST_VAPOUR_SHARE * column)
     theta = thermo.potential_temperature(warmth, column)
     q = thermo.specific_humidity_from_vapour_pressure(vapour, column)
     return torch.stack([u, v, p, theta, q], dim=-1)
