@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import data, doctor, field, ops
+from cli import data, doctor, export, field, forecast, ops
 from cli._console import console
 from cli._errors import Boundary, ExitCode, explain, report
 from cli._globals import GLOBAL_OPTIONS, take_globals
@@ -75,6 +75,8 @@ def root(
 
 
 app.command("doctor")(doctor.doctor)
+app.command("forecast")(forecast.forecast)
+app.command("export")(export.export)
 app.add_typer(data.app, name="data")
 app.add_typer(field.app, name="field")
 app.add_typer(ops.app, name="ops")

@@ -120,6 +120,8 @@ class FieldStore:
 def read_points(path: str | os.PathLike[str]) -> Points:
     """Read a CSV of places with the columns ``lat``, ``lon`` and, where known, ``alt`` [m] and ``name``.
 
+    ``station`` or ``id`` stand in for ``name``.
+
     Raises
     ------
     DataError
@@ -133,11 +135,12 @@ def read_points(path: str | os.PathLike[str]) -> Points:
         absent = [name for name in ("lat", "lon") if name not in columns]
         if absent:
             raise DataError(f"{label} has no column {', '.join(absent)}", code="SPDE-D090", do="name them lat,lon,alt")
+        heading = next((columns[key] for key in ("name", "station", "id") if key in columns), "")
         for row in table:
             place = f"{label} line {table.line_num}"
             if len(rows) >= _MOST_POINTS:
                 raise DataError(f"{label} has more than {_MOST_POINTS:,} places", code="SPDE-D090")
-            name = (row.get(columns.get("name", "")) or f"{len(rows)}").strip()
+            name = (row.get(heading) or f"{len(rows)}").strip()
             rows.append((name, *(_number(row, columns, key, place) for key in ("lat", "lon", "alt"))))  # type: ignore[arg-type]
     if not rows:
         raise DataError(f"{label} holds no places", code="SPDE-D090")

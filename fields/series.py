@@ -21,7 +21,7 @@ from .schema_time import usual_step
 from .time_features import require_era
 from .variables import STATE_VARIABLES
 
-__all__ = ["StationSeries", "Stations"]
+__all__ = ["StationSeries", "Stations", "with_state_variables"]
 
 Array = np.ndarray[Any, Any]
 # Steps of a store that are in memory at once while a record is read.
@@ -178,7 +178,7 @@ class StationSeries:
         label = str(ds.attrs.get("source", ""))
         if ds.sizes.get("station", 0) == 0 or ds.sizes.get("time", 0) == 0:
             raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
-        ds = _complete(ds, substitutes_of(missing or {}))
+        ds = with_state_variables(ds, substitutes_of(missing or {}))
         seconds = np.asarray(ds["time"].values).astype("datetime64[s]").astype(np.int64)
         require_era(seconds)
         if np.any(np.diff(seconds) <= 0):
@@ -199,7 +199,7 @@ class StationSeries:
         return cls(time, values, Stations.from_dataset(ds), wanted, reference=reference)
 
 
-def _complete(ds: xr.Dataset, substitutes: frozenset[str]) -> xr.Dataset:
+def with_state_variables(ds: xr.Dataset, substitutes: frozenset[str]) -> xr.Dataset:
     """The dataset with all state variables, derived where it has what they come from."""
     if not {"u", "v"} <= set(ds.data_vars) and {"ff", "dd"} <= set(ds.data_vars):
         ds = derive.with_wind(ds)

@@ -15,6 +15,7 @@ __all__ = [
     "Interrupted",
     "LockedError",
     "ResourceError",
+    "StaleDataError",
     "StationPDEError",
     "UsageError",
 ]
@@ -88,6 +89,16 @@ class LockedError(StationPDEError):
 
     code = "SPDE-T080"
     exit_code = 8
+
+
+class StaleDataError(StationPDEError):
+    """The latest observations are older than was allowed: nothing is wrong that waiting does not mend.
+
+    ``exit_code`` is 75, "try again later", so that a scheduler can tell late data from bad data.
+    """
+
+    code = "SPDE-T095"
+    exit_code = 75
 
 
 class Interrupted(StationPDEError):  # noqa: N818 - not a fault: the run was asked to stop and can go on

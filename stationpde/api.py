@@ -1,0 +1,175 @@
+"""The model as a notebook user meets it: load a run, give it observations, get a dataset.
+
+>>> from stationpde import StationPDE
+>>> StationPDE.load("run").forecast("observations.zarr")["t"].sel(station="71799")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from fields.ingest import IngestOptions
+from fields.readers.clock import parse_step, to_datetime64
+from fields.series import Stations
+from fields.variables import STATE_VARIABLES, cf_attributes
+from stationpde import forecasting
+from stationpde.config import Config
+from stationpde.forecast_output import write_forecast
+from stationpde.loading import LoadedRun, load_run
+from stationpde.observations import Observations, read_window
+from stationpde.state import STATE, clipped, to_observed
+
+__all__ = ["Coefficient", "StationPDE"]
+
+_DERIVED = {
+    "theta": {"units": "K", "standard_name": "air_potential_temperature", "long_name": "Potential temperature"},
+    "q": {"units": "1", "standard_name": "specific_humidity", "long_name": "Specific humidity"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficient:
+    """A learned number of the equations with its unit; factors have the unit 1."""
+
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g} {self.unit}" if self.unit != "1" else f"{self.value:.4g}"
+
+
+class StationPDE:
+    """One trained run, or several as an ensemble."""
+
+    def __init__(self, *runs: LoadedRun) -> None:
+        self._runs = runs
+
+    @classmethod
+    def load(
+        cls, *runs: str | Path, checkpoint: str = "best", backend: str | None = None, device: str = "cpu"
+    ) -> StationPDE:
+        """Load a run directory; with several, forecasts are their mean and have a spread.
+
+        Parameters
+        ----------
+        checkpoint : ``best``, ``last`` or ``step-N``
+        backend : of the equations, in place of the configured one; ``torch`` runs everywhere
+        """
+        return cls(*(load_run(run, checkpoint, backend=backend, device=device) for run in runs))
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the (first) run."""
+        return self._runs[0].model.config
+
+    @property
+    def stations(self) -> Stations:
+        """The stations of training."""
+        return self._runs[0].model.statistics.stations
+
+    @property
+    def runs(self) -> tuple[LoadedRun, ...]:
+        """The loaded runs."""
+        return self._runs
+
+    def __repr__(self) -> str:
+        data = self.config.data
+        names = ", ".join(run.path.name for run in self._runs)
+        return f"StationPDE({names}: {len(self.stations)} stations, {data.history} -> {data.horizon} x {data.step})"
+
+    def forecast(
+        self,
+        observations: Observations,
+        at: Any = "latest",
+        stations: Any = None,
+        *,
+        horizon: int | None = None,
+        max_age: str | int | None = None,
+        options: IngestOptions | None = None,
+    ) -> xr.Dataset:
+        """Forecast at stations.
+
+        Parameters
+        ----------
+        observations : a store, table or CF file, or a dataset with ``time`` and ``station``
+        at : issue time (UTC), or ``latest``
+        stations : further stations: a CSV, a data frame or a dataset with lat, lon, alt and name
+        horizon : steps; as trained by default
+        max_age : how old the latest observations may be, ``"3h"`` or seconds
+        options : how a table is read
+
+        Returns
+        -------
+        ``u, v`` [m/s], ``p`` [Pa], ``t`` [K], ``rh`` [1] over valid time and station, with flags ``known``, ``inside``
+        and ``present``, the coordinate ``lead`` [h], and the physics audit in ``attrs``
+        """
+        age = parse_step(max_age) if isinstance(max_age, str) else max_age
+        return forecasting.forecast(
+            self._runs, observations, forecasting.Asked(at, stations, horizon, age, options=options)
+        )
+
+    def field(
+        self, observations: Observations, at: Any = "latest", *, horizon: int | None = None,
+        options: IngestOptions | None = None,
+    ) -> xr.Dataset:  # fmt: skip
+        """The forecast fields on the model's grid (of the first run).
+
+        Returns
+        -------
+        ``u, v, p, t, rh, theta, q`` over valid time, latitude and longitude in SI, and the weight of the data-driven
+        branch for each channel where the model has a router
+        """
+        run = self._runs[:1]
+        asked = forecasting.Asked(at, horizon=horizon)
+        window = read_window(observations, forecasting.request_for(run, asked), options)
+        model = run[0].model
+        model = model.at(forecasting.joined_stations(model.statistics.stations, window.stations))
+        made, _ = forecasting.run_model(model, window, horizon)
+        assert made.fields is not None
+        grid, leads = model.region.grid, made.fields.shape[1]
+        step = self.config.data.step_seconds
+        seconds = step * np.arange(1, leads + 1, dtype=np.int64)
+        with torch.inference_mode():
+            cells = made.fields[0].movedim(1, -1)
+            shown = clipped(to_observed(cells, self.config.model.saturation)).cpu().numpy()
+        dims = ("time", "lat", "lon")
+        found: dict[str, Any] = {n: (dims, shown[..., c], cf_attributes(n)) for c, n in enumerate(STATE_VARIABLES)}
+        for name, about in _DERIVED.items():
+            found[name] = (dims, cells[..., STATE.index(name)].cpu().numpy(), about)
+        if made.router is not None:
+            found["data_weight"] = (
+                ("time", "channel", "lat", "lon"),
+                made.router[0].cpu().numpy(),
+                {"units": "1", "long_name": "Weight of the data-driven branch"},
+            )
+        coords = {
+            "time": ("time", to_datetime64(window.issue_time + seconds), {"standard_name": "time"}),
+            "lead": ("time", seconds / 3600.0, {"standard_name": "forecast_period", "units": "h"}),
+            "lat": ("lat", grid.lat, cf_attributes("lat")),
+            "lon": ("lon", grid.lon, cf_attributes("lon")),
+            "alt": (("lat", "lon"), model.region.altitude, cf_attributes("alt")),
+            **({"channel": ("channel", list(STATE))} if made.router is not None else {}),
+        }
+        return xr.Dataset(found, coords, {"Conventions": "CF-1.11", "runs": run[0].path.name})
+
+    def physics(self) -> Mapping[str, Coefficient]:
+        """Learned coefficients of the equations with their units, and the update factors."""
+        found: dict[str, Coefficient] = {}
+        for name, value in self._runs[0].model.physics().items():
+            if hasattr(value, "units"):
+                found[name] = Coefficient(float(value.magnitude), f"{value.units:~P}" or "1")
+            else:
+                found[name] = Coefficient(float(value), "1")
+        return found
+
+    @staticmethod
+    def write(forecast: xr.Dataset, path: str | Path, *, force: bool = False) -> Path:
+        """Write a forecast to zarr, NetCDF, parquet or CSV, by the ending of the name."""
+        return write_forecast(forecast, path, force=force)
