@@ -117,15 +117,17 @@ def _turn_in(x, start, count, block):
 @_inlined
 def _turn_out(tile, used, out, start, count, target):
     """Copy ``tile[target, row]`` to where it belongs in ``out[row, target]``."""
+    # Places in the slice are plainly not negative: without it each store would first look whether to count from the end.
+    there = out[start : start + count, target : target + used]
     if count == ROWS:  # nearly always, and a tenth faster with the bound known to the compiler
         for first in range(0, ROWS, 8):
             for c in range(used):
                 for r in range(first, first + 8):
-                    out[start + r, target + c] = tile[c, r]
+                    there[r, c] = tile[c, r]
         return
     for r in range(count):
         for c in range(used):
-            out[start + r, target + c] = tile[c, r]
+            there[r, c] = tile[c, r]
 
 
 @_inlined
