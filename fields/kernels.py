@@ -117,7 +117,7 @@ def _turn_in(x, start, count, block):
 @_inlined
 def _turn_out(tile, used, out, start, count, target):
     """Copy ``tile[target, row]`` to where it belongs in ``out[row, target]``."""
-    # Places in the slice are plainly not negative: without it each store would first look whether to count from the end.
+    # Places in a slice are plainly not negative: else each store would first look whether to count from the end.
     there = out[start : start + count, target : target + used]
     if count == ROWS:  # nearly always, and a tenth faster with the bound known to the compiler
         for first in range(0, ROWS, 8):
