@@ -88,7 +88,10 @@ class Coefficients(nn.Module):
         value = self.scale * softplus(raw)
         if self._any_cap:
             span = self.cap - self.floor
-            value = torch.where(torch.isinf(span), value, -span * torch.expm1(-value / span))
+            bounded = torch.isfinite(span)
+            # The branch that is not taken has a gradient too: an infinite span would make it NaN.
+            span = torch.where(bounded, span, torch.ones_like(span))
+            value = torch.where(bounded, -span * torch.expm1(-value / span), value)
         return self.floor + value if self._any_floor else value
 
     def in_units(self) -> dict[str, Any]:

@@ -31,6 +31,13 @@ def test_it_stays_positive_below_its_cap_with_a_finite_gradient_at_any_raw_numbe
     assert 0.0 <= float(value.detach()[0]) <= 72.0 * 1e6 / 3600 * (1 + 1e-12)
 
 
+def test_a_coefficient_without_a_cap_has_a_gradient_beside_one_that_has_a_cap():
+    coefficients = po.Coefficients([po.Positive("a", "1/s", init=1e-5), po.Positive("b", "1/s", init=1e-5, cap=1e-4)])
+    coefficients().sum().backward()
+    assert torch.isfinite(coefficients.raw.grad).all()
+    assert coefficients().tolist() == pytest.approx([1e-5, 1e-5])
+
+
 def test_the_gradient_does_not_jump_at_the_cap():
     coefficients = _one(cap=40.0).double()
     slopes = []
