@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import tomli_w
 from pydantic import BaseModel, ValidationError, model_validator
@@ -36,6 +36,7 @@ __all__ = ["ABLATIONS", "PRESETS", "VARIANTS", "Config"]
 PRESETS = ("weather2k", "meteonet", "demo", "tiny")
 VARIANTS = ("default", "paper")
 RECIPES = ("default", "paper")
+_GROW_UNDER_EULER = ("advection_upwind3", "advection_central2", "advection_central4")
 # Larger files are no configuration.
 _MOST_BYTES = 1 << 20
 
@@ -71,6 +72,11 @@ class Config(Section):
         if self.pde.advection == "semi_lagrangian" and self.pde.rule != "none":
             raise ValueError(
                 f"pde.rule = '{self.pde.rule}' scales Euler increments; semi_lagrangian has none: take 'none'"
+            )
+        if self.pde.advection in _GROW_UNDER_EULER and self.pde.rule == "none":
+            raise ValueError(
+                f"pde.advection = '{self.pde.advection}' grows under plain Euler steps; "
+                "take pde.rule = 'limiter', or advection_upwind1 or semi_lagrangian"
             )
         return self
 
@@ -118,7 +124,8 @@ class Config(Section):
             key, found, text = pair.partition("=")
             if not found or not key.strip():
                 raise ConfigError(f"'{pair}' is not of the form key=value", code="SPDE-C002", do="--set train.epochs=3")
-            tree = _merged(tree, _nested(key.strip().split("."), _value(text.strip())), replace=True)
+            place = key.strip().split(".")
+            tree = _merged(tree, _nested(place, _value(text.strip(), place)), replace=True)
         return Config.parse(tree, where="--set")
 
     def ablated(self, *names: str) -> Config:
@@ -203,11 +210,12 @@ def _nested(keys: list[str], value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _value(text: str) -> Any:
+def _value(text: str, place: list[str]) -> Any:
     try:
         return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
-        return None if text in ("none", "None") else text
+        # "none" is no value, unless it is the name of a choice, as in pde.rule.
+        return None if text in ("none", "None") and text not in get_args(_annotation(place)) else text
 
 
 def _without_none(tree: Any) -> Any:
@@ -239,8 +247,14 @@ def _explained(problem: ValidationError) -> Iterator[str]:
             yield f"{dotted}: {message}{shown}" if dotted else message
 
 
-def _keys(place: list[str]) -> list[str]:
+def _annotation(place: list[str]) -> Any:
+    """The type that a key is declared with; None for a key that is not."""
     kind: Any = Config
     for part in place:
         kind = kind.model_fields[part].annotation if part in getattr(kind, "model_fields", {}) else None
+    return kind
+
+
+def _keys(place: list[str]) -> list[str]:
+    kind = _annotation(place)
     return list(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else []

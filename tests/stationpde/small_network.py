@@ -1,0 +1,111 @@
+"""A dozen made-up stations under travelling waves, and the smallest model of them: a forward pass in milliseconds."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from fields.series import Stations, StationSeries
+from fields.torch_data import Batch, WindowDataset
+from fields.windows import Split, WindowSpec
+from stationpde.config import Config
+from stationpde.learner import ModelLearner
+from stationpde.model import StationPDEModel
+from stationpde.statistics import StateStatistics
+
+STEP = 21600
+# Four steps a day, three sub-steps an interval; rates that such long sub-steps allow.
+SMALL = (
+    "data.step=6h", "data.history=5", "data.horizon=2", "pde.dt=7200", "pde.max_wind=12", "pde.friction=6e-5",
+    "pde.condensation=2e-5",
+    "pde.backend=torch", "grid.width=9", "train.station_dropout=0",
+)  # fmt: skip
+# Every way in which a whole model may differ: the two variants, and each switch of the equations.
+VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "default": ("default", ()),
+    "paper": ("paper", ()),
+    "pressure anomaly": ("paper", ("model.pressure=anomaly", "pde.pressure_gradient=true", "model.closure_wind=true")),
+    "pressure gradient": ("default", ("pde.pressure_gradient=true", "pde.latent_heating=true")),
+    "limiter": ("default", ("pde.rule=limiter", "pde.gamma=one")),
+    "semi-lagrangian": ("default", ("pde.advection=semi_lagrangian",)),
+    "exact flows": ("default", ("pde.exact_flows=true", "model.closure_every=substep")),
+    "detrended": ("default", ("lift.method=detrended", "model.annual_harmonics=1")),
+}
+
+
+def places(count: int = 12, seed: int = 3) -> Stations:
+    """Stations scattered over a thousand kilometres, up to 1500 m high."""
+    rng = np.random.default_rng(seed)
+    lat, lon = rng.uniform(44.0, 52.0, count), rng.uniform(0.0, 13.0, count)
+    return Stations(tuple(f"S{i:02d}" for i in range(count)), lat, lon, 1500.0 * rng.random(count) ** 2)
+
+
+def weather(stations: Stations, steps: int = 120, seed: int = 0, gaps: float = 0.03) -> StationSeries:
+    """Waves that travel east, a daily cycle, a lapse rate, hydrostatic pressure, and gaps."""
+    rng = np.random.default_rng(seed)
+    time = 1_672_531_200 + STEP * np.arange(steps, dtype=np.int64)
+    seconds = (time - time[0])[:, None].astype(float)
+    x, y = 72e3 * (stations.lon - 6.5), 111e3 * (stations.lat - 48.0)
+    waves = np.zeros((3, steps, len(stations)))
+    for length, speed, phase in ((1500e3, 11.0, 0.3), (2300e3, 8.0, 2.0), (3600e3, 14.0, 4.0)):
+        angle = 2 * np.pi / length * (x + 0.4 * y - speed * seconds) + phase
+        waves += np.stack([np.cos(angle), np.sin(angle), np.sin(angle + 0.9)])
+    day = np.cos(2 * np.pi * (seconds / 86400.0 - 0.6))
+    t = 288.0 - 0.0065 * stations.alt + 2.0 * waves[1] + 4.0 * day
+    p = (101300.0 - 400.0 * waves[0]) * np.exp(-9.80665 * stations.alt / (287.05 * 284.0))
+    rh = 0.65 + 0.08 * waves[2] - 0.08 * day
+    values = np.stack([4.0 + 2.0 * waves[1], 1.5 * waves[2], p, t, rh], axis=-1)
+    values += rng.normal(size=values.shape) * [0.3, 0.3, 15.0, 0.2, 0.01]
+    values[rng.random(values.shape) < gaps] = np.nan
+    return StationSeries(time, values, stations, STEP)
+
+
+def small_config(variant: str = "default", overrides: tuple[str, ...] = ()) -> Config:
+    """The tiny preset, smaller still; ``variant`` is a key of `VARIANTS`."""
+    name, switches = VARIANTS[variant]
+    narrow = ("model.encoder_hidden=4",)
+    return Config.preset("tiny", variant=name).with_overrides([*SMALL, *narrow, *switches, *overrides])
+
+
+@lru_cache(maxsize=1)
+def small_series() -> StationSeries:
+    return weather(places())
+
+
+@lru_cache(maxsize=4)
+def _statistics(state: str, saturation: str, annual: int) -> StateStatistics:
+    series = small_series()
+    asked = [f"model.state={state}", f"model.saturation={saturation}", f"model.annual_harmonics={annual}"]
+    return StateStatistics.of(series, Split.of(len(series)), Config.preset("tiny").with_overrides(asked))
+
+
+def small_model(config: Config | None = None, seed: int = 0, eager: bool = True) -> StationPDEModel:
+    """A model of `small_series` with weights from ``seed``; by default in evaluation mode."""
+    config = config or small_config()
+    torch.manual_seed(seed)
+    model = config.model
+    made = StationPDEModel.build(config, _statistics(model.state, model.saturation, model.annual_harmonics))
+    return made.eval() if eager else made
+
+
+def windows(config: Config, starts: list[int] | range, series: StationSeries | None = None) -> Batch:
+    """A batch of windows of the record."""
+    spec = WindowSpec(config.data.history, config.data.horizon)
+    return WindowDataset(series or small_series(), np.asarray(starts), spec).at(torch.as_tensor(list(starts)))
+
+
+def wild(model: torch.nn.Module, size: float = 0.3, seed: int = 1) -> None:
+    """Move every parameter away from its start, where last layers are zero and hide what is behind them."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            parameter.add_(
+                size * noise * parameter.abs().mean().clamp(min=1e-8) if parameter.ndim == 1 else size * noise
+            )
+
+
+def learner(config: Config | None = None, seed: int = 0) -> ModelLearner:
+    return ModelLearner(small_model(config, seed))
