@@ -29,6 +29,13 @@ Meteorologia, open data), as prepared in `inmet_south`. Repeat it with `python -
 store with the commands named below.
 """
 
+_ABOUT_WIND = """\
+Wind in knots or km/h at one station is found last. Neighbours 100 km apart correlate by a quarter only, so doubled wind
+looks like weather until it has lasted for days. The digits do not tell either: an instrument that reports knots rounds
+them as finely as one that reports m/s. A whole network in knots is refused when its speeds are no network's, and asked
+about when all of them are whole numbers.
+"""
+
 
 def main() -> None:
     """Measure and write the page."""
@@ -63,6 +70,7 @@ def page(alone: CrossValidation, blocked: CrossValidation, quality: QualityScore
         "Errors planted into the record, and the share that is flagged, in per cent "
         "(`stationpde data qc STORE`). Untouched values that the record's own faults make bad count as false alarms:\n",
         "```\n" + "\n".join(quality.lines()) + "\n```\n",
+        _ABOUT_WIND,
     ]
     return "\n".join(parts)
 
