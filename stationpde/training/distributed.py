@@ -7,6 +7,7 @@ buffer together with the ranks' wishes to stop, so that every rank takes the sam
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -19,7 +20,14 @@ from torch import Tensor
 from stationpde.errors import ResourceError
 from stationpde.training.learner import LocalReducer, Reducer
 
-__all__ = ["LocalWorld", "RankWorld", "World", "in_torchrun", "join_world"]
+__all__ = ["LocalWorld", "LostRankError", "RankWorld", "World", "in_torchrun", "join_world"]
+
+
+class LostRankError(ResourceError):
+    """Another rank died, or hangs (``hangs``): one that died is started again, one that hangs ends the run."""
+
+    code = "SPDE-T072"
+    hangs = False
 
 
 class World(Protocol):
@@ -46,7 +54,7 @@ class World(Protocol):
         ...
 
     def beat(self, step: int) -> None:
-        """Say that this rank lives and how far it is."""
+        """Note the step that begins."""
         ...
 
 
@@ -133,7 +141,7 @@ class RankWorld:
         self.rank, self.size = rank, size
         self.reducer: Reducer = RankReducer(self)
         self._store, self._timeout = store, timeout
-        self._step = 0
+        self._step = self._calls = 0
 
     def combine(self, parameters: Sequence[Tensor], flags: Sequence[float]) -> list[float]:
         """Add up gradients over ranks in place; the sums of the flags.
@@ -164,43 +172,47 @@ class RankWorld:
 
     def hear(self, key: str) -> str:
         """Wait for what rank 0 says."""
+        began = time.monotonic()
         try:
             self._store.wait([key], self._timeout)
-        except dist.DistStoreError:
-            raise self.lost("rank 0 said nothing") from None
+        except RuntimeError as problem:
+            raise self.lost(time.monotonic() - began, str(problem).splitlines()[0]) from problem
         return self._store.get(key).decode()
 
     def beat(self, step: int) -> None:
-        """Say that this rank lives and how far it is."""
+        """Note the step, for messages."""
         self._step = step
-        self._store.set(f"beat/{self.rank}", str(step))
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Turn the failure of a collective into an error that names who is missing."""
+        """Around a collective: says that this rank has come so far, and turns failure into an error with a name."""
+        self._calls += 1
+        began = time.monotonic()
         try:
+            self._store.set(f"calls/{self.rank}", str(self._calls))
             yield
         except RuntimeError as problem:
-            raise self.lost(str(problem).splitlines()[0]) from problem
+            raise self.lost(time.monotonic() - began, str(problem).splitlines()[0]) from problem
 
-    def lost(self, why: str) -> ResourceError:
+    def lost(self, waited: float, why: str) -> LostRankError:
         """The error for a rank that does not answer, after a look at who has fallen behind."""
-        behind = []
-        for rank in range(self.size):
-            key = f"beat/{rank}"
-            try:
-                step = int(self._store.get(key)) if self._store.check([key]) else -1
-            except RuntimeError:  # the store is on the machine that is gone
-                step = -1
-            if rank != self.rank and step < self._step:
-                behind.append(rank)
-        who = ", ".join(map(str, behind)) or "another"
-        seconds = self._timeout.total_seconds()
-        return ResourceError(
-            f"rank {who} was lost in step {self._step:,}: no answer to rank {self.rank} within {seconds:g} s ({why})",
-            code="SPDE-T072",
+        hangs = waited >= 0.9 * self._timeout.total_seconds()
+        behind = [str(rank) for rank in range(self.size) if rank != self.rank and self._called(rank) < self._calls]
+        who = f"rank {', '.join(behind)}" if behind else "another rank"
+        what = f"did not answer for {waited:.0f} s" if hangs else "died"
+        error = LostRankError(
+            f"{who} {what} in step {self._step + 1:,} (seen by rank {self.rank}: {why[:200]})",
             do="look at that process and its machine, then type the same command again: it goes on from the checkpoint",
         )
+        error.hangs = hangs
+        return error
+
+    def _called(self, rank: int) -> int:
+        key = f"calls/{rank}"
+        try:
+            return int(self._store.get(key)) if self._store.check([key]) else 0
+        except RuntimeError:  # the store went with the machine that is gone
+            return 0
 
 
 def in_torchrun() -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from stationpde.training.seeding import seed_everything
 
@@ -49,25 +50,27 @@ class DivergenceGuard:
         return "roll_back"
 
 
-def locate_fault(learner: Learner, batch: Batch, reducer: Reducer, seed: tuple[int, ...]) -> dict[str, Any]:
+def locate_fault(learner: Learner, batch: Batch, reducer: Reducer, seed: tuple[Any, ...]) -> dict[str, Any]:
     """Compute a bad step again and name the first place that is not finite.
 
     Returns
     -------
     dict
-        ``parameters``: those that are not finite; ``module``: the first whose output is not; ``operation``: what the
-        backward pass accuses; ``gradients``: parameters whose gradient is not finite; ``input``: whether the batch
-        itself holds infinities
+        ``parameters``: those that are not finite; ``module``: the first whose output is not; ``operation``: the first
+        that makes it out of finite numbers, or what the backward pass accuses; ``gradients``: parameters whose
+        gradient is not finite; ``input``: whether the batch itself holds infinities
     """
     module = learner.module
     first: list[str] = []
     hooks = [part.register_forward_hook(_watch(name or "(root)", first)) for name, part in module.named_modules()]
-    operation = None
+    culprit, operation = _FirstCulprit(), None
     module.zero_grad(set_to_none=True)
     try:
         seed_everything(*seed)
-        with torch.autograd.detect_anomaly(check_nan=True):
-            learner.losses(batch, reducer).total.backward()
+        with torch.autograd.set_detect_anomaly(True, check_nan=True):
+            with culprit:
+                total = learner.losses(batch, reducer).total
+            total.backward()
     except RuntimeError as problem:
         operation = str(problem).splitlines()[0]
     finally:
@@ -77,10 +80,27 @@ def locate_fault(learner: Learner, batch: Batch, reducer: Reducer, seed: tuple[i
     return {
         "parameters": [name for name, p in named if not _is_finite(p)][:20],
         "module": first[0] if first else None,
-        "operation": operation,
+        "operation": culprit.name or operation,
         "gradients": [name for name, p in named if p.grad is not None and not _is_finite(p.grad)][:20],
         "input": bool(torch.isinf(batch.history).any() or torch.isinf(batch.future).any()),
     }
+
+
+class _FirstCulprit(TorchFunctionMode):
+    """Remembers the first function that turns finite tensors into something else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name: str | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if self.name is None and isinstance(made, Tensor) and made.is_floating_point() and not _is_finite(made):
+            # Missing observations are NaN by design: what only passes them on is innocent.
+            given = [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, Tensor) and x.is_floating_point()]
+            if given and all(map(_is_finite, given)):
+                self.name = getattr(func, "__name__", str(func))
+        return made
 
 
 def _is_finite(tensor: Tensor) -> bool:

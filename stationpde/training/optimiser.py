@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from stationpde.errors import CorruptArtefactError
 
@@ -19,6 +20,8 @@ __all__ = ["Optimiser", "decayed_groups", "learning_rate"]
 # One-cycle: the rate rises from peak/25 in the first 30 % of the steps and falls to peak/10,000, both as a cosine
 # (Smith and Topin 2019).
 _RISE, _START, _END = 0.3, 1.0 / 25.0, 1e-4
+# Loshchilov and Hutter (2019), with the constants of Kingma and Ba (2015).
+_BETAS, _EPSILON = (0.9, 0.999), 1e-8
 _SLOTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -47,17 +50,19 @@ def decayed_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any
 class Optimiser:
     """AdamW over the groups of a learner; a group's ``lr_scale`` multiplies its rate.
 
-    ``rate_scale`` is halved when training had to be rolled back.
+    torch's own arithmetic, with the state in plain dictionaries: `torch.optim.Optimizer` imports the whole compiler
+    when it is made, two seconds of every start. ``rate_scale`` is halved when training had to be rolled back.
     """
 
     def __init__(self, module: nn.Module, groups: Iterable[dict[str, Any]], settings: TrainSection, total: int) -> None:
-        given = [dict(group) for group in groups]
-        self._scales = [float(group.pop("lr_scale", 1.0)) for group in given]
         self._settings = settings
         self._total = total
+        self._groups = [{"weight_decay": settings.weight_decay, "lr_scale": 1.0, **group} for group in groups]
+        for group in self._groups:
+            group["params"] = list(group["params"])
         self._names: dict[Tensor, str] = {parameter: name for name, parameter in module.named_parameters()}
-        self.adamw = torch.optim.AdamW(given, lr=settings.lr, weight_decay=settings.weight_decay)
-        self.parameters: list[Tensor] = [p for group in self.adamw.param_groups for p in group["params"]]
+        self._state: dict[Tensor, dict[str, Tensor]] = {}
+        self.parameters: list[Tensor] = [p for group in self._groups for p in group["params"]]
         self.rate_scale = 1.0
 
     def rate(self, step: int) -> float:
@@ -66,7 +71,8 @@ class Optimiser:
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
-        self.adamw.zero_grad(set_to_none=True)
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def clip(self) -> float:
         """Scale the gradient to its largest allowed norm; returns the norm before."""
@@ -76,24 +82,39 @@ class Optimiser:
         torch._foreach_mul_(gradients, factor)
         return float(norm)
 
+    @torch.no_grad()
     def step(self, step: int) -> None:
         """Move the parameters."""
         rate = self.rate(step)
-        for group, scale in zip(self.adamw.param_groups, self._scales, strict=True):
-            group["lr"] = rate * scale
-        self.adamw.step()
+        for group in self._groups:
+            moved = [p for p in group["params"] if p.grad is not None]
+            if not moved:
+                continue
+            states = [self._state_of(p) for p in moved]
+            mean, square, count = ([state[slot] for state in states] for slot in _SLOTS)
+            adamw(
+                moved, [p.grad for p in moved], mean, square, [], count, fused=True, amsgrad=False, maximize=False,
+                beta1=_BETAS[0], beta2=_BETAS[1], eps=_EPSILON, lr=rate * group["lr_scale"],
+                weight_decay=group["weight_decay"],
+            )  # fmt: skip
+
+    def _state_of(self, parameter: Tensor) -> dict[str, Tensor]:
+        if parameter not in self._state:
+            zeros = {slot: torch.zeros_like(parameter, memory_format=torch.preserve_format) for slot in _SLOTS[:2]}
+            self._state[parameter] = {**zeros, "step": torch.zeros((), device=parameter.device)}
+        return self._state[parameter]
 
     def tensors(self) -> dict[str, Tensor]:
         """The moments by parameter name."""
         return {
             f"{slot}/{self._names[parameter]}": state[slot]
-            for parameter, state in self.adamw.state.items()
+            for parameter, state in self._state.items()
             for slot in _SLOTS
         }
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over moments that `tensors` gave; a parameter without any (no step taken yet) stays without."""
-        self.adamw.state.clear()
+        self._state.clear()
         for parameter in self.parameters:
             name = self._names[parameter]
             found = {slot: tensors[f"{slot}/{name}"] for slot in _SLOTS if f"{slot}/{name}" in tensors}
@@ -101,6 +122,4 @@ class Optimiser:
                 continue
             if len(found) != len(_SLOTS) or found["exp_avg"].shape != parameter.shape:
                 raise CorruptArtefactError(f"the optimiser's state of `{name}` does not fit the model")
-            # AdamW counts its steps on the CPU whatever the parameter's device.
-            moved = {slot: found[slot].to(parameter.device, copy=True) for slot in _SLOTS[:2]}
-            self.adamw.state[parameter] = {**moved, "step": found["step"].clone()}
+            self._state[parameter] = {slot: found[slot].to(parameter.device, copy=True) for slot in _SLOTS}

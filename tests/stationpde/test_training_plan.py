@@ -99,6 +99,23 @@ def test_the_gradient_is_clipped_to_the_allowed_norm_and_left_alone_below():
         assert after == pytest.approx(expected or before, rel=1e-5)  # float32 sums
 
 
+def test_steps_are_those_of_torch_s_adamw():
+    torch.manual_seed(0)
+    ours, theirs = LinearLearner(small_series(), 0.0), LinearLearner(small_series(), 0.0)
+    theirs.module.load_state_dict(ours.module.state_dict())
+    settings = small_config("train.schedule=constant", "train.lr=0.01", "train.clip=1e9").train
+    optimiser = Optimiser(ours.module, ours.parameter_groups(0.1), settings, 10)
+    oracle = torch.optim.AdamW(theirs.parameter_groups(0.1), lr=0.01)
+    for step in range(5):
+        for one, other in zip(ours.module.parameters(), theirs.module.parameters(), strict=True):
+            one.grad = torch.randn_like(one)
+            other.grad = one.grad.clone()
+        optimiser.step(step)
+        oracle.step()
+    for one, other in zip(ours.module.parameters(), theirs.module.parameters(), strict=True):
+        assert torch.allclose(one, other, rtol=1e-5, atol=1e-7)  # float32, another order of operations
+
+
 def test_the_first_average_follows_and_a_long_one_lags():
     module = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(module.weight)

@@ -21,7 +21,6 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-import torch._dynamo  # the optimiser imports it, two seconds of every start
 import training_learner as small
 
 from cli._errors import explain
