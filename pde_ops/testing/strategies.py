@@ -11,9 +11,8 @@ It needs ``hypothesis``, which this library does not; hence a module of its own,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +21,6 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ..backends import Inputs
 from ..boundaries import Axis, Boundary, Kind, Rim
 from ..expr import Constant, Expr, Product
 from ..grid import Grid2D
@@ -30,6 +28,7 @@ from ..operator import Operator, operators
 from ..symbols import Closure, Field, Positive, Static, Symbol
 from ..system import PDESystem
 from ..units import Unit, registry, same_dimension, signature
+from .comparison import worst_difference
 from .samples import latlon, typical
 
 __all__ = ["DrawnSystem", "grids", "systems", "worst_difference"]
@@ -244,112 +243,3 @@ def _magnitude(name: str) -> float:
 def _span(field: Field) -> float:
     _, low, high = _FIELDS[field.name]
     return high - low
-
-
-def worst_difference(
-    drawn: DrawnSystem, backend: str, dtype: torch.dtype = torch.float64, *, dt: float | None = None
-) -> float:
-    """Largest distance of a backend from the torch baseline: tendencies, and gradients by all that can have one.
-
-    Each channel and closure is measured against its own largest value in the baseline. The derivative by a coefficient
-    or a factor is one number, a sum over all cells whose terms may cancel: it is measured against the sum of their
-    absolute values, which is what the round-off of the terms adds up to. Where the baseline is itself not exact in
-    ``dtype``, its distance from float64 is taken off, so that cancellation in an ill-conditioned system does not count
-    against the backend. NaN if the baseline is not finite.
-
-    Parameters
-    ----------
-    dt : compare the step ``advance`` over this many seconds, with a factor per field, instead of the tendency
-    """
-    expected, result = _evaluate(drawn, "torch", dtype, dt), _evaluate(drawn, backend, dtype, dt)
-    exact = expected if dtype == torch.float64 else _evaluate(drawn, "torch", torch.float64, dt)
-    # A change is known no better than the state it is the difference of.
-    rounding = {} if dt is None else _rounding(drawn, dtype, dt)
-    sums = _sums_of_sizes(drawn, dt)
-    worst = 0.0
-    for name, value in expected.items():
-        reference = exact[name]
-        if not bool(torch.isfinite(reference).all()):
-            return math.nan
-        scale = sums[name] if name in sums else reference.abs().max()
-        own = _largest(value.double() - reference, scale) + rounding.get(name, 0.0) / max(float(scale.min()), 1e-300)
-        worst = max(worst, _largest(result[name].double() - reference, scale) - own)
-    return worst
-
-
-def _largest(distance: Tensor, scale: Tensor) -> float:
-    """Largest share of the scale; no distance is no share, whatever the scale."""
-    shares = torch.where(distance == 0.0, 0.0, distance.abs() / scale)
-    return float(shares.max())
-
-
-def _sums_of_sizes(drawn: DrawnSystem, dt: float | None) -> dict[str, Tensor]:
-    """For each derivative that is a sum over cells, the sum of the absolute values of its terms, in float64."""
-    run = _Run(drawn, "torch", torch.float64, dt)
-    inputs = run.tendency.inputs(run.state, run.closures)
-    # A coefficient of its own in every cell: what its derivative was the sum of.
-    number = inputs.coefficients.detach()
-    each = number[:, None, None, None].expand(-1, *run.state[:, 0].shape).clone().requires_grad_()
-    terms = run.weighted(replace(inputs, coefficients=each))
-    total = terms.detach().abs().sum((0, 2, 3))
-    raw = run.tendency.coefficients.raw
-    found = torch.autograd.grad(terms.sum(), each, allow_unused=True)[0] if terms.requires_grad else None
-    by_number = torch.zeros_like(number) if found is None else found.abs().sum((1, 2, 3))
-    if raw.numel():
-        (slope,) = torch.autograd.grad(run.tendency.coefficients().sum(), raw)
-        by_number = by_number * slope.abs()
-    # Where every term vanishes (the slope of a uniform field), the terms hold round-off of what they are differences
-    # of: against a thousandth of all that was added up, that is small.
-    sizes = {"by coefficients": by_number.clamp_min(1e-3 * float(total.sum()))}
-    if dt is not None:
-        sizes["by factor"] = (total / run.factor).clamp_min(1e-3 * float(total.sum()))
-    return sizes
-
-
-def _rounding(drawn: DrawnSystem, dtype: torch.dtype, dt: float) -> dict[str, float]:
-    largest = drawn.state().abs().amax(dim=(0, 2, 3)).tolist()
-    unit = 8.0 * torch.finfo(dtype).eps / dt
-    return {f"d{field.name}/dt": unit * value for field, value in zip(drawn.system.fields, largest, strict=True)}
-
-
-class _Run:
-    """A drawn system compiled for one backend and dtype, and what it is run on."""
-
-    def __init__(self, drawn: DrawnSystem, backend: str, dtype: torch.dtype, dt: float | None) -> None:
-        self.tendency = drawn.system.compile(drawn.grid, backend=backend, statics=drawn.statics()).to(dtype)
-        self.fields, self.dt = drawn.system.fields, dt
-        self.state, self.closures = drawn.state(dtype), drawn.closures(dtype)
-        self.factor = torch.linspace(0.5, 1.5, len(self.fields), dtype=dtype)
-        spans = torch.tensor([_span(field) for field in self.fields], dtype=dtype)
-        weights = torch.randn(self.state.shape, generator=torch.Generator().manual_seed(drawn.seed)).to(dtype)
-        # Fields in units of their range: otherwise pressure alone would fill the gradients.
-        self.weights = weights / spans[:, None, None]
-
-    def result(self, inputs: Inputs) -> Tensor:
-        """The tendency, or the change of a step per second; gradients of a step keep the state's own part, 1/dt."""
-        if self.dt is None:
-            return self.tendency.runner.tendency(inputs)
-        return (self.tendency.runner.advance(inputs, self.dt, self.factor) - inputs.state.detach()) / self.dt
-
-    def weighted(self, inputs: Inputs) -> Tensor:
-        """Terms of the loss, one a cell."""
-        return self.result(inputs) * self.weights
-
-
-def _evaluate(drawn: DrawnSystem, backend: str, dtype: torch.dtype, dt: float | None = None) -> dict[str, Tensor]:
-    run = _Run(drawn, backend, dtype, dt)
-    leaves: dict[str, Tensor] = {"state": run.state, **run.closures, "factor": run.factor}
-    for leaf in leaves.values():
-        leaf.requires_grad_()
-    leaves["coefficients"] = run.tendency.coefficients.raw
-    result = run.result(run.tendency.inputs(run.state, run.closures))
-    loss = (result * run.weights).sum()
-    found: dict[str, Tensor] = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
-    if loss.requires_grad:
-        gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        found.update({name: g for name, g in zip(leaves, gradients, strict=True) if g is not None})
-    values = {f"by {name}": gradient for name, gradient in found.items() if name != "state" and gradient.numel()}
-    for k, field in enumerate(run.fields):
-        values[f"d{field.name}/dt"] = result.detach()[:, k]
-        values[f"by {field.name}"] = found["state"][:, k]
-    return values
