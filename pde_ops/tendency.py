@@ -84,6 +84,7 @@ class Tendency(nn.Module):
         if self.transport is not None:
             self._wind_runner = EagerRunner(self._lower([self.transport.u, self.transport.v]), grid)
         self.closure_names = tuple(c.name for c in self._closures)
+        self._closure_set = frozenset(self.closure_names)
         self._expected = (len(self.fields), grid.ny, grid.nx)
         self._masters = self._gather_statics(system, statics)
         self._bind()
@@ -144,27 +145,30 @@ class Tendency(nn.Module):
 
     def inputs(self, state: Tensor, closures: Mapping[str, Tensor] | None) -> Inputs:
         """Check what came and bundle it for a runner."""
-        if tuple(state.shape[1:]) != self._expected or state.ndim != 4:
+        if state.ndim != 4 or state.shape[1:] != self._expected:
             fields, ny, nx = self._expected
             raise ShapeError(
                 f"`state` must be [batch, {fields}, {ny}, {nx}] for fields ({', '.join(self.field_names)}), "
                 f"not {list(state.shape)}"
             )
-        raw = self.coefficients.raw
+        coefficients = self.coefficients  # a module looks its parts up the long way: once is enough
+        raw = coefficients.raw
         if state.dtype != raw.dtype or state.device != raw.device:
             raise ShapeError(
                 f"`state` is {state.dtype} on {state.device} but the compiled system is {raw.dtype} on {raw.device}",
                 do="move one of them with .to(…)",
             )
-        return Inputs(state, self._ordered(state, closures or {}), self.coefficients(), self._statics, self.geometry)
+        return Inputs(state, self._ordered(state, closures or {}), coefficients(), self._statics, self.geometry)
 
     def _ordered(self, state: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         names = self.closure_names
-        if len(given) != len(names) or any(name not in given for name in names):
+        if given.keys() != self._closure_set:
             missing, extra = sorted(set(names) - set(given)), sorted(set(given) - set(names))
             words = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(extra)}"] * bool(extra)
             raise ShapeError(f"`closures` of '{self.system.name}': {'; '.join(words)}", do=f"pass {', '.join(names)}")
-        shape = (state.shape[0], *state.shape[2:])
+        if not names:
+            return ()
+        shape = (state.shape[0], *self._expected[1:])
         return tuple(_expanded(name, given[name], shape) for name in names)
 
     def _lower(self, outputs: list[Expr]) -> Any:

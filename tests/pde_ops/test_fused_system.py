@@ -295,6 +295,24 @@ def test_statics_may_be_planes_rows_or_numbers() -> None:
         assert relative(expected, got) < 1e-12
 
 
+def test_what_changes_from_call_to_call_is_never_remembered() -> None:
+    a, s = po.Field("a", "K"), po.Static("s", "1/s")
+    system = po.PDESystem("static", {a: s * a})
+    grid, state = plane(3, 4), noise(1, 1, 3, 4)
+    tendency = system.compile(grid, backend="fused", statics={"s": np.ones((3, 4))}).double()
+    runner, given = tendency.runner, tendency.inputs(state, {})
+    for shape in [(3, 4), (3, 4), (3, 1), (3, 4)]:  # the same table of statics, with another map in it
+        given.statics["s"] = noise(*shape, seed=3)
+        for dt in (1.0, 1.0, 0.5):
+            expected = state * (1.0 + dt * given.statics["s"])
+            torch.testing.assert_close(runner.advance(given, dt, None), expected)
+        given.statics["s"] += 1.0
+        assert torch.isfinite(runner.tendency(given)).all()
+    given.statics["s"] = given.statics["s"].requires_grad_()
+    with pytest.raises(po.BackendError, match="asks for a gradient"):
+        runner.advance(given, 1.0, None)
+
+
 def test_a_compiled_model_may_contain_it(fused_side: po.Tendency) -> None:
     state, closures = inputs(batch=1)
     model = torch.compile(lambda x: fused_side.advance(2.0 * x, closures, DT) + 1.0, backend="eager")

@@ -49,8 +49,11 @@ class Evaluate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
         """Run the adjoint kernel."""
+        seeds = {"seed": given.contiguous()}
+        if not torch.is_grad_enabled():
+            return (None, *_adjoint(ctx, seeds, ctx.saved_tensors, coefficients_at=2))
         with torch.no_grad():
-            grads = _adjoint(ctx, {"seed": given.contiguous()}, ctx.saved_tensors, coefficients_at=2)
+            grads = _adjoint(ctx, seeds, ctx.saved_tensors, coefficients_at=2)
         return (None, *_first_order(grads))
 
 

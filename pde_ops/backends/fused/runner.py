@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import BackendError
-from ...grid import ROW_STATICS, Grid2D
+from ...grid import ROW_STATICS, BoundGrid, Grid2D
 from ...lowering import Program
 from .. import Inputs
 from ..eager import EagerRunner
@@ -47,6 +47,8 @@ class FusedRunner:
         self._baseline = EagerRunner(program, grid)
         self._ones = {dtype: torch.ones(len(program.fields), dtype=dtype) for dtype in DTYPES}
         self._rows: dict[int, tuple[list[Tensor], RowTable]] = {}
+        self._calls: dict[Kind, tuple[list[Tensor], BoundGrid, Call]] = {}
+        self._static_names = tuple(s.name for s in program.statics)
         # Traced now, with the statics that the grid supplies, so that a missing fused form is known before any call.
         self._for(tuple("grid" if s.name in ROW_STATICS else "plane" for s in program.statics))
 
@@ -102,10 +104,23 @@ class FusedRunner:
         for closure in inputs.closures:
             closure = closure if closure.dtype == dtype else closure.to(dtype)
             closures.append(closure if closure.stride(2) == 1 else closure.contiguous())
-        factor = self._ones[dtype] if factor is None else factor.to(dtype).contiguous()
-        return state.contiguous(), coefficients.to(dtype).contiguous(), factor, closures
+        factor = self._ones[dtype] if factor is None else _dense(factor, dtype)
+        return _dense(state, dtype), _dense(coefficients, dtype), factor, closures
 
     def _call(self, kind: Kind, inputs: Inputs, dt: float) -> Call:
+        """What does not change from step to step; the last one is kept, since a step costs as little as this does."""
+        given = [inputs.statics[name] for name in self._static_names]
+        known = self._calls.get(kind)
+        if known is not None:
+            statics, grid, call = known
+            same = all(a is b and not a.requires_grad for a, b in zip(given, statics, strict=True))
+            if same and grid is inputs.grid and call.dt == dt:
+                return call
+        call = self._new_call(kind, inputs, dt)
+        self._calls[kind] = (given, inputs.grid, call)
+        return call
+
+    def _new_call(self, kind: Kind, inputs: Inputs, dt: float) -> Call:
         statics = inputs.statics
         kinds: list[StaticKind] = []
         for symbol in self.program.statics:
@@ -142,6 +157,11 @@ class FusedRunner:
                 table[k] = value.double().expand(self.grid.ny, 1)[:, 0].numpy()
             known = self._rows[id(compiled)] = (given, (table, table.ctypes.data))
         return known[1]
+
+
+def _dense(value: Tensor, dtype: torch.dtype) -> Tensor:
+    value = value if value.dtype == dtype else value.to(dtype)
+    return value if value.is_contiguous() else value.contiguous()
 
 
 def _plane(value: Tensor, grid: Grid2D) -> Tensor:
