@@ -12,7 +12,7 @@ from cli._console import console
 __all__ = ["ProgressDisplay"]
 
 _LINE_SECONDS = 10.0
-_NAMES = {"read": "reading", "check": "checking", "write": "writing"}
+_NAMES = {"read": "reading", "check": "checking", "write": "writing", "train": "training"}
 
 
 class ProgressDisplay:
@@ -46,17 +46,27 @@ class ProgressDisplay:
             self._bar.stop()
 
     def __call__(self, event: Any) -> None:
-        """Show an event of `fields.progress`."""
+        """Show an event of `fields.progress` or of `stationpde.training.progress`."""
         if console.settings.verbosity < 0:
             return
-        if self._bar is not None:
+        if event.stage == "validation":
+            self._tell(event.note)
+        elif self._bar is not None:
             self._show(event)
         else:
             self._say(event)
 
+    def _tell(self, line: str) -> None:
+        """A line that stays, above the bar if there is one."""
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False)
+        else:
+            console.note(line)
+
     def _show(self, event: Any) -> None:
         total = event.total or None
         eta = "" if event.eta is None else f"{span(event.eta)} left"
+        eta = "  ".join(filter(None, (eta, getattr(event, "note", ""))))
         if event.stage != self._stage:
             self._stage = event.stage
             self._task = self._bar.add_task(_NAMES.get(event.stage, event.stage), total=total, eta=eta)
@@ -71,7 +81,9 @@ class ProgressDisplay:
         share = "" if event.fraction is None else f" {100 * event.fraction:3.0f} %"
         eta = "" if event.eta is None or event.is_last else f", {span(event.eta)} left"
         ended = f" in {span(event.elapsed)}" if event.is_last else ""
-        console.note(f"{_NAMES.get(event.stage, event.stage)}{share} {amount(event.done, event.unit)}{eta}{ended}")
+        note = getattr(event, "note", "")
+        told = f"{_NAMES.get(event.stage, event.stage)}{share} {amount(event.done, event.unit)}{eta}{ended}"
+        console.note(f"{told}  {note}" if note else told)
 
 
 def span(seconds: float) -> str:

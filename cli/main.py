@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import data, doctor, export, field, forecast, ops
+from cli import config, data, doctor, export, field, forecast, ops, run, train
 from cli._console import console
 from cli._errors import Boundary, ExitCode, explain, report
 from cli._globals import GLOBAL_OPTIONS, take_globals
@@ -77,9 +77,12 @@ def root(
 app.command("doctor")(doctor.doctor)
 app.command("forecast")(forecast.forecast)
 app.command("export")(export.export)
+app.command("train")(train.train)
+app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.add_typer(field.app, name="field")
 app.add_typer(ops.app, name="ops")
+app.add_typer(run.app, name="run")
 
 
 def main() -> None:

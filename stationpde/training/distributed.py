@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +22,9 @@ from stationpde.errors import ResourceError
 from stationpde.training.learner import LocalReducer, Reducer
 
 __all__ = ["LocalWorld", "LostRankError", "RankWorld", "World", "in_torchrun", "join_world"]
+
+
+_RUNS = count()
 
 
 class LostRankError(ResourceError):
@@ -231,8 +235,8 @@ def join_world(timeout_seconds: float, device: str = "cpu") -> Iterator[World]:
     is_master = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "False") != "True"
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store = dist.TCPStore(host, port, world_size=None, is_master=is_master, timeout=timeout, multi_tenant=True)
-    # The launcher's store outlives a restart: each attempt has its own names in it.
-    prefix = f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    # The launcher's store outlives a restart, and a process may train several runs: each has its own names in it.
+    prefix = f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/run-{next(_RUNS)}"
     backend = "nccl" if device.startswith("cuda") else "gloo"
     dist.init_process_group(
         backend, store=dist.PrefixStore(f"{prefix}/group", store), rank=rank, world_size=size, timeout=timeout

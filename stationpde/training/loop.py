@@ -190,6 +190,7 @@ class Trainer:
         epoch = state.validated
         better = state.note_validation(score, {name: s.to_dict() for name, s in scores.items()})
         seconds = time.perf_counter() - began
+        self.report.validation(state.step, epoch, scores, better)
         if self.metrics is not None:
             record = {"kind": "validation", "step": state.step, "epoch": epoch, "score": score, "best": better}
             self.metrics.add({**record, "variables": state.last_validation, "seconds": round(seconds, 6)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["StepReporter", "TrainEvent", "TrainWatcher"]
 
@@ -58,3 +59,13 @@ class StepReporter:
         parts = [f"{word} {values[key]:.3g}" for word, key in shown.items() if key in values]
         note = f"epoch {epoch + 1}  " + "  ".join(parts)
         self._watcher(TrainEvent("train", step, self._total, "steps", elapsed, eta, note, dict(values)))
+
+    def validation(self, step: int, epoch: int, scores: Mapping[str, Any], best: bool) -> None:
+        """Report the scores of an epoch."""
+        if self._watcher is None:
+            return
+        parts = [f"{name} {s.mse:.3g} ({s.persistence_mse:.3g}) {s.unit}²" for name, s in scores.items()]
+        note = f"epoch {epoch + 1}: MSE (persistence)  " + "  ".join(parts) + ("  best so far" if best else "")
+        elapsed = time.monotonic() - self._began
+        values = {name: s.mse for name, s in scores.items()}
+        self._watcher(TrainEvent("validation", step, self._total, "steps", elapsed, None, note, values))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from stationpde.training.learner import Learner
     from stationpde.training.progress import TrainWatcher
 
-__all__ = ["Build", "TrainOptions", "TrainResult", "train"]
+__all__ = ["Build", "TrainOptions", "TrainResult", "chosen_device", "default_build", "train"]
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ def train(
             return TrainResult.from_dict(opened["result"])
         stack.enter_context(_repeatable())
         stack.enter_context(process_faults(config))
-        state = _prepare(config, source, build or _model, world, device, opened)
+        state = _prepare(config, source, build or default_build, world, device, opened)
         metrics = board = None
         if world.rank == 0:
             state.mend_best(run)
@@ -282,7 +282,8 @@ def _repeatable() -> Iterator[None]:
         settings.fill_uninitialized_memory = before[1]
 
 
-def _model(config: Config, source: WindowSource) -> Learner:
+def default_build(config: Config, source: WindowSource) -> Learner:
+    """The model of the paper, with statistics of the training split."""
     from stationpde.learner import ModelLearner
 
     return ModelLearner.of(config, source.series, source.windows.split)
