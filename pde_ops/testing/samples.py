@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +17,11 @@ from ..operator import Operator
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BORDERS", "constant_inputs", "difference", "inputs", "latlon", "plane", "typical"]
+__all__ = ["BORDERS", "constant_inputs", "difference", "inputs", "latlon", "other_inputs", "plane", "typical"]
+
+_Choice = tuple[int, tuple[float, float]]
+_chosen: ContextVar[_Choice] = ContextVar("chosen", default=(0, (0.02, 0.98)))
+"""What is added to every seed, and the part of the domain that values are drawn from."""
 
 BORDERS: dict[str, Boundary] = {
     "periodic": Boundary("periodic", "periodic"),
@@ -40,18 +46,29 @@ def latlon(boundary: str = "periodic", ny: int = 7, nx: int = 8, *, south: float
     return Grid2D.from_latlon(lat, lon, boundary=BORDERS[boundary])
 
 
+@contextmanager
+def other_inputs(seed: int, part: tuple[float, float] = (0.02, 0.98)) -> Iterator[None]:
+    """Have every check inside draw other numbers, from a part of each domain given as shares of its width."""
+    token = _chosen.set((seed, part))
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
 def inputs(
     record: Operator, grid: Grid2D, *, lead: tuple[int, ...] = (), dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> list[Tensor]:
     """Random arrays ``[*lead, y, x]``, one per input, uniform within the domain and normal where there is none."""
-    generator = torch.Generator().manual_seed(seed)
+    shift, (start, stop) = _chosen.get()
+    generator = torch.Generator().manual_seed(seed + 1000 * shift)
     arrays = []
     for name in record.inputs:
         shape = (*lead, grid.ny, grid.nx)
         if name in record.domain:
             low, high = record.domain[name]
             share = torch.rand(shape, generator=generator, dtype=torch.float64)
-            value = low + (high - low) * (0.02 + 0.96 * share)
+            value = low + (high - low) * (start + (stop - start) * share)
         else:
             value = torch.randn(shape, generator=generator, dtype=torch.float64)
         arrays.append(value.to(dtype))

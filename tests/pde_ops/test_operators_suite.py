@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pde_ops import operators
 from pde_ops.testing import BORDERS
 from pde_ops.testing.backend_checks import check_fused
 from pde_ops.testing.property_checks import PROPERTY_CHECKS
 from pde_ops.testing.results import CheckSkipped
+from pde_ops.testing.samples import inputs, latlon, other_inputs
 from pde_ops.testing.suite import BORDER_CHECKS, CHECKS
 
 OPERATORS = operators.list()
@@ -29,6 +33,34 @@ def test_every_operator_keeps_its_promises_at_every_border(name: str, border: st
     for declared, value in record.properties.items():
         if declared in PROPERTY_CHECKS:
             PROPERTY_CHECKS[declared](record, border, value)
+
+
+# Corners of the domain as well as the whole of it: that is where a clamp, a tie or a sign shows.
+PARTS = [(0.0, 1.0), (0.0, 0.02), (0.49, 0.51), (0.98, 1.0)]
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from([n for n in OPERATORS if set(operators[n].properties) & set(PROPERTY_CHECKS)]),
+    st.sampled_from(sorted(BORDERS)),
+    st.integers(0, 2**20),
+    st.sampled_from(PARTS),
+)
+def test_declared_properties_hold_for_any_numbers(name: str, border: str, seed: int, part: tuple[float, float]) -> None:
+    record = operators[name]
+    with other_inputs(seed, part):
+        for declared, value in record.properties.items():
+            if declared in PROPERTY_CHECKS:
+                PROPERTY_CHECKS[declared](record, border, value)
+
+
+def test_other_inputs_are_other_inputs() -> None:
+    record, grid = operators["wind_speed"], latlon()
+    usual = inputs(record, grid)
+    with other_inputs(1, (0.98, 1.0)):
+        (u, v) = inputs(record, grid)
+        assert not torch.equal(u, usual[0]) and float(torch.stack([u, v]).min()) >= 0.98 * 80.0 - 40.0
+    assert torch.equal(inputs(record, grid)[0], usual[0])
 
 
 @pytest.mark.parametrize("name", OPERATORS)
