@@ -1,6 +1,8 @@
 """One registry: suggestions, wildcards, clashes, and plug-ins that may fail."""
 
 import logging
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -8,6 +10,15 @@ import pytest
 import pde_ops as po
 from pde_ops.errors import DuplicateNameError, UnknownNameError
 from pde_ops.registry import Registry
+
+
+def test_importing_the_library_imports_no_backend_and_nothing_heavy_beside_torch() -> None:
+    script = (
+        "import sys, pde_ops; heavy = {'metpy', 'numba', 'hypothesis', 'xarray', 'matplotlib', 'sympy'};"
+        "print(*[m for m in sys.modules if m in heavy or m.startswith('pde_ops.backends.fused')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_an_unknown_name_suggests_the_nearest():
