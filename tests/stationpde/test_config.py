@@ -85,7 +85,7 @@ def test_overrides_are_toml_values_and_bare_words():
 
 
 def test_an_unknown_key_suggests_the_nearest():
-    with pytest.raises(ConfigError, match="unknown key 'train.epoch'; did you mean 'train.epochs'") as caught:
+    with pytest.raises(ConfigError, match=r"unknown key 'train.epoch'; did you mean 'train.epochs'") as caught:
         Config.preset("tiny").with_overrides(["train.epoch=3"])
     assert caught.value.exit_code == 4
 
@@ -177,7 +177,7 @@ def test_a_file_that_is_none_is_refused_with_its_name(content, words, tmp_path):
 
 @pytest.mark.parametrize("given", [{"name": "weather2"}, {"name": "tiny", "variant": "papr"}])
 def test_an_unknown_preset_or_variant_suggests_the_nearest(given):
-    with pytest.raises(ConfigError, match="did you mean '(weather2k|paper)'"):
+    with pytest.raises(ConfigError, match=r"did you mean '(weather2k|paper)'"):
         Config.preset(**given)
 
 

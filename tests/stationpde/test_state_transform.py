@@ -109,8 +109,8 @@ def test_a_wild_state_is_read_as_finite_air():
 
 def test_what_is_missing_stays_missing_and_nothing_else():
     nan = float("nan")
-    state = to_state(torch.tensor([[1.0, nan, 9e4, 280.0, 0.5], [1.0, 2.0, 9e4, nan, 0.5], [1.0, 2.0, 9e4, 280.0, nan]]),
-                     NOWHERE)  # fmt: skip
+    gaps = [[1.0, nan, 9e4, 280.0, 0.5], [1.0, 2.0, 9e4, nan, 0.5], [1.0, 2.0, 9e4, 280.0, nan]]
+    state = to_state(torch.tensor(gaps), NOWHERE)
     assert torch.isnan(state).tolist() == [
         [False, True, False, False, False],
         [False, False, False, True, True],

@@ -137,7 +137,7 @@ def test_any_single_operator_can_be_taken_out(variant, name):
 
 
 def test_taking_out_what_is_not_there_says_what_is():
-    with pytest.raises(UnknownNameError, match="no term with 'gravity'.*laplacian"):
+    with pytest.raises(UnknownNameError, match=r"no term with 'gravity'.*laplacian"):
         system_of(small_config("paper", ("pde.without=['gravity']",)), grid())
 
 
