@@ -150,8 +150,10 @@ class StationPDEModel(nn.Module):
         """The same model, with the same parameters, for other stations of the region."""
         other = copy.copy(self)
         other._modules = dict(self._modules)
-        # Device and type alike: a model in double precision stays one.
-        other.sites = Sites(stations, self.region, self.statistics, self.config).to(self.scaling.scale)
+        like = self.scaling.scale
+        sites = Sites(stations, self.region, self.statistics, self.config).to(like.device)
+        # A model in double precision stays one; altitudes are double in any case.
+        other.sites = sites.double() if like.dtype == torch.float64 else sites
         return other
 
     def forward(
