@@ -70,6 +70,19 @@ class ModelLearner:
         """Coefficients, scales and factors are not decayed."""
         return self.model.parameter_groups(weight_decay)
 
+    def adopt(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights of a run on other stations, made to fit: a station's numbers go by its name, new ones get zero."""
+        made, own = dict(weights), self.model.embedding
+        if own is None or "embedding" not in made or made["embedding"].shape[1:] != own.shape[1:]:
+            return made
+        prefix = "kept."
+        kept = {name.removeprefix(prefix): t for name, t in weights.items() if name.startswith(prefix)}
+        row = {name: number for number, name in enumerate(StateStatistics.ids_in(kept))}
+        rows = [row.get(name, -1) for name in self.model.statistics.stations.id]
+        padded = torch.cat([made["embedding"], torch.zeros_like(made["embedding"][:1])])
+        made["embedding"] = padded[torch.tensor(rows)]
+        return made
+
     def describe(self) -> Mapping[str, Any]:
         """Shapes and stability numbers."""
         model, config = self.model, self.config

@@ -1,5 +1,7 @@
 """What the training loop trains: anything with a loss and a forecast, the model and every baseline alike.
 
+A learner may also have ``adopt(weights)``, which makes the weights of a run on other data fit (``train --init``).
+
 The loop owns the optimiser, the order of windows, the random numbers and the files. A learner owns the rest. Before
 each call of `Learner.losses` the loop seeds torch's global generator from (seed, epoch, step, rank), so that a learner
 that draws from it (dropout, stations left out) repeats exactly after a resumption.

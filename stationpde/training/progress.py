@@ -64,8 +64,12 @@ class StepReporter:
         """Report the scores of an epoch."""
         if self._watcher is None:
             return
-        parts = [f"{name} {s.mse:.3g} ({s.persistence_mse:.3g}) {s.unit}²" for name, s in scores.items()]
+        parts = [f"{name} {s.mse:.3g} ({s.persistence_mse:.3g}) {_squared(s.unit)}" for name, s in scores.items()]
         note = f"epoch {epoch + 1}: MSE (persistence)  " + "  ".join(parts) + ("  best so far" if best else "")
         elapsed = time.monotonic() - self._began
         values = {name: s.mse for name, s in scores.items()}
         self._watcher(TrainEvent("validation", step, self._total, "steps", elapsed, None, note, values))
+
+
+def _squared(unit: str) -> str:
+    return f"({unit})²" if "/" in unit else f"{unit}²"

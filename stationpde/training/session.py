@@ -15,6 +15,7 @@ import torch
 
 from fields import atomic
 from fields.errors import FieldsError
+from fields.variables import STATE_VARIABLES
 from stationpde.config_sections import seconds_of
 from stationpde.errors import CorruptArtefactError, StationPDEError, UsageError
 from stationpde.training import checkpoint_files
@@ -87,7 +88,10 @@ class TrainResult:
         """The inverse of `to_dict`."""
         paths = {name: Path(values[name]) for name in ("run", "checkpoint")}
         best = Path(values["best"]) if values.get("best") else None
-        return cls(**{**values, **paths, "best": best})
+        # Files sort their keys; people and tables have an order of their own.
+        scores = values["validation"]
+        ordered = {name: scores[name] for name in STATE_VARIABLES if name in scores}
+        return cls(**{**values, **paths, "best": best, "validation": ordered})
 
     def to_dict(self) -> dict[str, Any]:
         """For machines."""
@@ -255,7 +259,10 @@ def _begin_from(learner: Learner, checkpoint: Path, must_fit: bool) -> None:
     """Parameters from another run; what was measured on the data (buffers) is the new run's own."""
     learned = {name for name, _ in learner.module.named_parameters()}
     own = {n: v for n, v in learner.module.state_dict().items() if isinstance(v, torch.Tensor)}
-    given = {name: value for name, value in load_weights(checkpoint).items() if name in learned}
+    found = load_weights(checkpoint)
+    if hasattr(learner, "adopt"):  # what is learned for each station is found by the station's name
+        found = learner.adopt(found)
+    given = {name: value for name, value in found.items() if name in learned}
     try:
         take_weights(
             learner.module, {**{n: v.clone() for n, v in own.items() if n not in learned}, **given}, checkpoint

@@ -1,0 +1,137 @@
+"""The real model through the real loop, as small as it gets: resumption, weights for new stations, a stated need."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from training_learner import small_series
+
+from fields.series import Stations, StationSeries
+from stationpde.config import Config
+from stationpde.training.checkpoint import load_weights
+from stationpde.training.dry_run import dry_run
+from stationpde.training.run_directory import RunDirectory
+from stationpde.training.session import TrainOptions, default_build, train
+from stationpde.training.source import WindowSource
+
+TINY = ["data.history=4", "data.horizon=2", "data.step=1h", "train.max_steps=4", "train.checkpoint_every=2",
+        "train.validate_windows=4", "train.batch=2", "train.average=0.9"]  # fmt: skip
+
+
+def tiny(*overrides: str) -> Config:
+    return Config.preset("tiny").with_overrides([*TINY, *overrides])
+
+
+class _KilledError(BaseException):
+    """Stands for the end of a process, which no part of the loop may catch."""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return train(tiny(), small_series(), tmp_path_factory.mktemp("model") / "run")
+
+
+def test_the_model_goes_on_exactly_after_it_broke_off_in_mid_epoch(trained, tmp_path):
+    def build(config, source):
+        learner = default_build(config, source)
+        whole = learner.losses
+        calls = iter(range(99))
+
+        def losses(batch, reducer):
+            if next(calls) == 3:
+                raise _KilledError
+            return whole(batch, reducer)
+
+        learner.losses = losses
+        return learner
+
+    with pytest.raises(_KilledError):
+        train(tiny(), small_series(), tmp_path / "run", build=build)
+    assert train(tiny(), small_series(), tmp_path / "run").weights_sha256 == trained.weights_sha256
+
+
+def test_progress_tells_loss_gradient_rate_and_courant_number(tmp_path):
+    events = []
+    train(tiny("train.max_steps=1"), small_series(), tmp_path / "run", watcher=events.append)
+    assert {"total", "grad_norm", "lr", "courant"} <= set(events[0].values)
+    assert all(word in events[0].note for word in ("epoch 1", "loss", "grad", "lr", "Courant"))
+    assert events[-1].stage == "validation" and "hPa²" in events[-1].note
+
+
+def test_first_weights_find_their_stations_by_name_and_new_ones_begin_at_zero(trained, tmp_path):
+    old = small_series()
+    order = [4, 0, 2]  # three of the five, in another order, and a new one
+    names = (*(old.stations.id[i] for i in order), "new")
+    where = [
+        np.append(getattr(old.stations, axis)[order], value)
+        for axis, value in (("lat", 48.5), ("lon", 2.5), ("alt", 10.0))
+    ]
+    values = np.concatenate([old.values[:, order], old.values[:, :1]], axis=1)
+    series = StationSeries(old.time, values, Stations(names, *where), old.step_seconds)
+    options = TrainOptions(init=trained.run)
+    result = train(
+        tiny("train.lr=1e-12", "train.max_steps=1", "train.average=0"), series, tmp_path / "run", options=options
+    )
+    before, after = load_weights(RunDirectory(trained.run).checkpoint("best")), load_weights(result.checkpoint)
+    assert torch.allclose(after["embedding"][:3], before["embedding"][order], atol=1e-9)
+    assert before["embedding"].abs().max() > 1e-6 > after["embedding"][3].abs().max()
+
+
+def test_a_dry_run_tells_shapes_numbers_and_time_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = dry_run(tiny(), small_series())
+    assert found.batch == {"history": [2, 4, 5, 5], "future": [2, 2, 5, 5]}
+    assert found.steps == 4 and found.parameters > 1000 and found.seconds_per_epoch > 0
+    assert found.courant > 0 and found.model["diffusion_number"] == 0.01
+    text = "\n".join(found.lines())
+    assert all(word in text for word in ("parameters", "GB (measured)", "Courant", "diffusion number", "s an epoch"))
+    assert list(tmp_path.iterdir()) == []
+
+
+NEED = """
+import json, sys, torch
+sys.path.insert(0, {here!r})
+torch.set_num_threads(1)
+from stationpde.config import Config
+from stationpde.data import demo_series
+from stationpde.training import dry_run as module
+config = Config.preset("tiny").with_overrides(
+    ["data.history=16", "data.horizon=8", "grid.height=32", "train.batch=12", "train.max_steps=4",
+     "train.validate_windows=12", "model.hidden=16", "model.encoder_hidden=16"])
+series = demo_series(10800, stations=24, days=40)
+if sys.argv[1] == "train":
+    from stationpde.training.session import train
+    train(config, series, sys.argv[2])
+    print(json.dumps(module.peak_memory()))
+else:
+    module._SAFE_SHARE = float(sys.argv[1])
+    found = module.dry_run(config, series)
+    print(json.dumps([found.memory_bytes, found.memory_measured]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_stated_memory_is_within_a_fifth_of_the_real_peak(tmp_path):
+    def ask(*words):
+        script = NEED.format(here=str(Path(__file__).parent))
+        done = subprocess.run(
+            [sys.executable, "-c", script, *words], capture_output=True, encoding="utf-8", check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    real = ask("train", str(tmp_path / "run"))
+    measured, extrapolated = ask("0.7"), ask("0.0")
+    assert measured[1] is True and extrapolated[1] is False
+    assert measured[0] == pytest.approx(real, rel=0.2)
+    assert extrapolated[0] == pytest.approx(real, rel=0.2)
+
+
+def test_windows_of_a_configuration_are_those_of_the_split():
+    source = WindowSource.of(small_series(), tiny())
+    assert source.windows.split.val == 120 and len(source.part("val", 4)) == 4
