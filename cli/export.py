@@ -44,7 +44,5 @@ def export(
         stations=stations_from(stations),
         force=force,
     )
-    console.text(
-        f"{made.path}: {', '.join(made.files)}; off by {made.difference:.1e} (allowed {made.tolerance:g})"
-    )
+    console.text(f"{made.path}: {', '.join(made.files)}; off by {made.difference:.1e} (allowed {made.tolerance:g})")
     console.result({"run": str(run), **made.to_dict()})

@@ -1,16 +1,19 @@
-"""Export: a run as programs that run without this package, one for the analysis and one for a forecast step.
+"""Export: a run as programs that run without this package, with the loops outside.
 
-``analysis``: history and issue time to the initial field and what the stations remember. ``step``: field, memory, issue
-time and lead to the next field and the observed variables at the stations. The loop over leads stays outside: it is
-short, any horizon fits, and the programs stay small. `Rollout` is that loop, for either format.
+``analysis``: history and issue time to the initial field and what the stations remember. Then for each lead
+``prepare``: the state and what drives it; ``substep``, K times: the equations; ``step``: data-driven branch, router and
+readout, to the next field and the observed variables at the stations. Loops stay outside: any horizon fits, and the
+programs stay small, where a whole interval of thirty stable parts would be a graph of thousands of nodes. `Rollout` is
+the loop, for either format; in another language it is a dozen lines.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +25,13 @@ from torch import Tensor, nn
 
 import stationpde
 from fields import atomic
+from fields.torch_data import ClimatologyTable
 from fields.variables import STATE_VARIABLES, cf_attributes
 from stationpde.errors import CorruptArtefactError, ResourceError, UsageError
 from stationpde.forecasting import with_altitudes
 from stationpde.loading import LoadedRun
 from stationpde.model import Analysis, StationPDEModel
-from stationpde.state import clipped, to_observed
+from stationpde.state import STATE, clipped, to_observed
 
 __all__ = ["FORMATS", "TOLERANCES", "ExportResult", "Rollout", "export_run"]
 
@@ -36,7 +40,6 @@ FORMATS: tuple[Format, ...] = ("pt2", "onnx")
 # Largest difference from the eager model that is let through, relative to the spread of each variable.
 TOLERANCES = {"pt2": 1e-4, "onnx": 1e-3}
 _ABOUT = "export.json"
-_ANALYSIS, _STEP = "analysis", "step"
 _PACKAGES = {"onnx": ("onnx", "onnxscript")}
 
 Program = Callable[..., tuple[Tensor, ...]]
@@ -55,28 +58,85 @@ class AnalysisProgram(nn.Module):
         return (found.field, found.departures, *(() if found.memory is None else (found.memory,)))
 
 
-class StepProgram(nn.Module):
-    """``issue_time, lead, field, departures[, memory]`` to ``field, observed``."""
+class PrepareProgram(nn.Module):
+    """``issue_time, lead, field`` to ``state`` in SI, and what drives it: ``base`` and ``drive`` where there are any.
+
+    ``drive`` is the closure of the interval, or the conditions that it is computed from at every sub-step.
+    """
 
     def __init__(self, model: StationPDEModel) -> None:
         super().__init__()
         self.model = model
 
-    def forward(
-        self, issue_time: Tensor, lead: Tensor, field: Tensor, departures: Tensor, memory: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """One forecast interval; ``lead`` is a whole number in a tensor without dimensions."""
-        valid = issue_time + lead * self.model.config.data.step_seconds
-        later, _ = self.model.step(field, valid, lead)
-        state = self.model.read(later, Analysis(field, departures, memory), valid, lead)
-        return later, clipped(to_observed(state, self.model.config.model.saturation))
+    def forward(self, issue_time: Tensor, lead: Tensor, field: Tensor) -> tuple[Tensor, ...]:
+        """The start of one forecast interval; ``lead`` is a whole number in a tensor without dimensions."""
+        model, branch = self.model, self.model.pde_branch
+        assert branch is not None
+        seconds = model.config.data.step_seconds
+        valid = issue_time + lead * seconds
+        conditions = model.conditions.step(valid, lead)
+        found = [model.scaling.inverse(field)]
+        if model.base is not None and branch.bases:
+            found.append(model.base(valid - seconds).movedim(-1, -2).reshape(-1, *field.shape[1:]))
+        if branch.closure is not None:
+            every = branch.every_substep
+            sources = branch._closure(found[0], conditions, model.scaling)
+            found.append(conditions if every else torch.stack(list(sources.values()), dim=1))
+        return tuple(found)
+
+
+class SubstepProgram(nn.Module):
+    """``state[, base][, drive]`` to ``state``: one sub-step of the equations."""
+
+    def __init__(self, model: StationPDEModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, state: Tensor, *driving: Tensor) -> tuple[Tensor]:
+        """K of these are an interval."""
+        branch, given, source = self.model.pde_branch, {}, {}
+        assert branch is not None
+        rest = list(driving)
+        if self.model.base is not None and branch.bases:
+            base = rest.pop(0)
+            given = {name: base[:, STATE.index(name[:-2])] for name in branch.bases}
+        if branch.closure is not None:
+            drive = rest.pop(0)
+            if branch.every_substep:
+                source = branch._closure(state, drive, self.model.scaling)
+            else:
+                source = {f"S_{name}": drive[:, i] for i, name in enumerate(branch.closure.channels)}
+        return (branch._advance(state, given, source),)
+
+
+class StepProgram(nn.Module):
+    """``issue_time, lead, field[, state], departures[, memory]`` to ``field_later, observed``."""
+
+    def __init__(self, model: StationPDEModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, issue_time: Tensor, lead: Tensor, field: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+        """The end of one forecast interval."""
+        model, given = self.model, list(rest)
+        valid = issue_time + lead * model.config.data.step_seconds
+        conditions = model.conditions.step(valid, lead)
+        physics = model.scaling(given.pop(0)) if model.pde_branch is not None else None
+        data = model.data_branch(field, conditions) if model.data_branch is not None else None
+        if model.router is not None:
+            later, _ = model.router(data, physics, conditions)
+        else:
+            later = data if physics is None else physics
+        departures, memory = given.pop(0), given.pop(0) if given else None
+        state = model.read(later, Analysis(field, departures, memory), valid, lead)
+        return later, clipped(to_observed(state, model.config.model.saturation))
 
 
 class Rollout:
     """The exported programs and the loop over leads: observations in, forecasts out, as the model itself does it."""
 
-    def __init__(self, analysis: Program, step: Program, horizon: int) -> None:
-        self._analysis, self._step, self.horizon = analysis, step, horizon
+    def __init__(self, programs: Mapping[str, Program], horizon: int, substeps: int) -> None:
+        self._programs, self.horizon, self.substeps = programs, horizon, substeps
 
     @classmethod
     def load(cls, folder: str | Path) -> Rollout:
@@ -92,15 +152,22 @@ class Rollout:
         path = Path(folder)
         about = read_about(path)
         load = _load_pt2 if about["format"] == "pt2" else _load_onnx
-        analysis, step = (load(path / f"{name}.{about['format']}") for name in (_ANALYSIS, _STEP))
-        return cls(analysis, step, int(about["horizon"]))
+        programs = {n: load(path / f"{n}.{about['format']}", io["inputs"]) for n, io in about["programs"].items()}
+        return cls(programs, int(about["horizon"]), int(about["substeps"]))
 
     def __call__(self, history: Tensor, issue_time: Tensor, horizon: int | None = None) -> Tensor:
         """Observed variables ``[1, lead, station, variable]`` in SI from a history ``[1, time, station, variable]``."""
-        field, *rest = self._analysis(history, issue_time)
+        programs = self._programs
+        field, *remembered = programs["analysis"](history, issue_time)
         leads = []
-        for lead in range(1, (horizon or self.horizon) + 1):
-            field, observed = self._step(issue_time, torch.tensor(lead), field, *rest)
+        for number in range(1, (horizon or self.horizon) + 1):
+            lead, physics = torch.tensor(number), []
+            if "substep" in programs:
+                state, *driving = programs["prepare"](issue_time, lead, field)
+                for _ in range(self.substeps):
+                    (state,) = programs["substep"](state, *driving)
+                physics = [state]
+            field, observed = programs["step"](issue_time, lead, field, *physics, *remembered)
             leads.append(observed)
         return torch.stack(leads, dim=1)
 
@@ -131,7 +198,7 @@ def export_run(
     Parameters
     ----------
     run : loaded with ``backend="torch"``: the fused kernels are this machine's own
-    output : a directory: ``analysis.pt2``, ``step.pt2`` (or ``.onnx``) and ``export.json``
+    output : a directory: four programs, ``analysis.pt2`` (or ``.onnx``) …, and ``export.json``, which describes them
     kind : ``pt2`` (`torch.export`) or ``onnx``
     stations : of the programs; those of training by default
     """
@@ -139,13 +206,14 @@ def export_run(
     _refuse(target, kind, force)
     model = run.model if stations is None else run.model.at(with_altitudes(run.model, stations))
     history, issue = example_window(model)
+    parts = _parts(_traceable(model), history, issue)
     scratch = atomic.scratch_beside(target)
     with atomic.machine_faults(target), torch.no_grad():
         atomic.write_probe(target.parent)
         scratch.mkdir()
         try:
-            _write_programs(model, history, issue, scratch, kind)
-            _write_about(run, model, scratch, kind)
+            _write_programs(model, parts, scratch, kind)
+            _write_about(run, model, parts, scratch, kind)
             difference = parity(model, Rollout.load(scratch), history, issue)
             if not difference <= TOLERANCES[kind]:
                 raise CorruptArtefactError(
@@ -216,22 +284,63 @@ def _is_installed(name: str) -> bool:
     return find_spec(name) is not None
 
 
-def _write_programs(model: StationPDEModel, history: Tensor, issue: Tensor, folder: Path, kind: Format) -> None:
-    first = AnalysisProgram(model)
-    analysed = first(history, issue)
-    parts = [(_ANALYSIS, first, (history, issue)), (_STEP, StepProgram(model), (issue, torch.tensor(1), *analysed))]
-    names = {_ANALYSIS: ["history", "issue_time"], _STEP: ["issue_time", "lead", "field", "departures", "memory"]}
-    results = {_ANALYSIS: ["field", "departures", "memory"][: len(analysed)], _STEP: ["field_later", "observed"]}
-    for name, module, inputs in parts:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A module with an example of its inputs, all named."""
+
+    module: nn.Module
+    inputs: dict[str, Tensor]
+    outputs: tuple[str, ...]
+
+
+def _parts(model: StationPDEModel, history: Tensor, issue: Tensor) -> dict[str, _Part]:
+    lead, found = torch.tensor(1), {}
+
+    def add(name: str, module: nn.Module, inputs: dict[str, Tensor], outputs: Sequence[str]) -> dict[str, Tensor]:
+        made = module.eval()(*inputs.values())
+        kept = tuple(outputs)[: len(made)]
+        found[name] = _Part(module, inputs, kept)
+        return dict(zip(kept, made, strict=True))
+
+    at = {"issue_time": issue, "lead": lead}
+    first = {"history": history, "issue_time": issue}
+    analysed = add("analysis", AnalysisProgram(model), first, ("field", "departures", "memory"))
+    start, state = {**at, "field": analysed["field"]}, {}
+    branch = model.pde_branch
+    if branch is not None:
+        names = ["state"] + ["base"] * bool(model.base is not None and branch.bases)
+        names += ["drive"] * (branch.closure is not None)
+        driving = add("prepare", PrepareProgram(model), start, names)
+        add("substep", SubstepProgram(model), driving, ("state_later",))
+        state = {"state": driving["state"]}
+    remembered = {name: tensor for name, tensor in analysed.items() if name != "field"}
+    add("step", StepProgram(model), {**start, **state, **remembered}, ("field_later", "observed"))
+    return found
+
+
+def _write_programs(model: StationPDEModel, parts: Mapping[str, _Part], folder: Path, kind: Format) -> None:
+    for name, part in parts.items():
         with _quiet():
-            program = torch.export.export(module.eval(), inputs)
+            program = torch.export.export(part.module, tuple(part.inputs.values()))
             if kind == "pt2":
                 torch.export.save(program, folder / f"{name}.pt2")
             else:
                 torch.onnx.export(
                     program, (), folder / f"{name}.onnx", dynamo=True, external_data=False, verbose=False,
-                    input_names=names[name][: len(inputs)], output_names=results[name],
+                    input_names=list(part.inputs), output_names=list(part.outputs),
                 )  # fmt: skip
+
+
+def _traceable(model: StationPDEModel) -> StationPDEModel:
+    """A copy without what no program needs; empty tables stay, but are no longer stored: they have no bytes to save."""
+    made = copy.deepcopy(model)
+    del made.kept
+    for module in made.modules():
+        if isinstance(module, ClimatologyTable) and module.waves.numel() == 0:
+            empty = module._buffers.pop("waves")
+            assert empty is not None
+            module.waves = empty
+    return made
 
 
 @contextmanager
@@ -253,7 +362,7 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _write_about(run: LoadedRun, model: StationPDEModel, folder: Path, kind: str) -> None:
+def _write_about(run: LoadedRun, model: StationPDEModel, parts: Mapping[str, _Part], folder: Path, kind: str) -> None:
     data, stations = model.config.data, model.sites.stations
     about = {
         "format": kind,
@@ -263,6 +372,10 @@ def _write_about(run: LoadedRun, model: StationPDEModel, folder: Path, kind: str
         "step_seconds": data.step_seconds,
         "history": data.history,
         "horizon": data.horizon,
+        "substeps": model.config.substeps,
+        "programs": {
+            name: {"inputs": list(part.inputs), "outputs": list(part.outputs)} for name, part in parts.items()
+        },
         "variables": {name: cf_attributes(name)["units"] for name in STATE_VARIABLES},
         "stations": {
             "id": list(stations.id),
@@ -273,12 +386,12 @@ def _write_about(run: LoadedRun, model: StationPDEModel, folder: Path, kind: str
     (folder / _ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
 
 
-def _load_pt2(path: Path) -> Program:
+def _load_pt2(path: Path, names: Sequence[str]) -> Program:
     loaded: Any = torch.export.load(path).module()
     return lambda *inputs: tuple(loaded(*inputs))
 
 
-def _load_onnx(path: Path) -> Program:
+def _load_onnx(path: Path, names: Sequence[str]) -> Program:
     if not _is_installed("onnxruntime"):
         raise ResourceError(
             "running an ONNX program needs onnxruntime", code="SPDE-T100", do="pip install 'stationpde[export]'"
@@ -288,17 +401,11 @@ def _load_onnx(path: Path) -> Program:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    names = [entry.name for entry in session.get_inputs()]
+    wanted = [entry.name for entry in session.get_inputs()]
 
     def run(*inputs: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(names, inputs, strict=True))
         # A program drops inputs that its model does not need.
-        given = dict(zip(_given_names(path), inputs, strict=False))
-        return tuple(torch.from_numpy(x) for x in session.run(None, {n: given[n].numpy() for n in names}))
+        return tuple(torch.from_numpy(x) for x in session.run(None, {n: given[n].numpy() for n in wanted}))
 
     return run
-
-
-def _given_names(path: Path) -> list[str]:
-    return ["history", "issue_time"] if path.stem == _ANALYSIS else [
-        "issue_time", "lead", "field", "departures", "memory"
-    ]  # fmt: skip
