@@ -140,6 +140,9 @@ def info(
 
     if plot is not None and plot.exists() and not force:
         raise typer.BadParameter(f"{plot} exists; add --force to replace it", param_hint="--plot")
+    if stores.kind_of(store) == "fields":
+        _field_info(store, plot)
+        return
     card = data_card(stores.open(store, masked=False), path=store)
     for line in card.lines():
         console.text(line)
@@ -152,9 +155,20 @@ def info(
     console.result({"store": str(store), **card.to_dict(), "plot": str(drawn) if drawn else None})
 
 
+def _field_info(store: Path, plot: Path | None) -> None:
+    from fields.field_card import field_card
+
+    if plot is not None:
+        raise typer.BadParameter(f"{store} holds fields; stationpde field plot draws them", param_hint="--plot")
+    card = field_card(store)
+    for line in card.lines():
+        console.text(line)
+    console.result({"store": str(store), **card.to_dict()})
+
+
 @app.command()
 def validate(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store of stations or of fields.")],
 ) -> None:
     """Prove that a store is whole and holds what it should.
 
@@ -167,7 +181,11 @@ def validate(
 
     report = stores.verify(store)
     whole = report.ok
-    if whole:
+    if whole and stores.kind_of(store) == "fields":
+        from fields.field_card import check_fields
+
+        report.extend(check_fields(store))
+    elif whole:
         report.extend(schema.validate(stores.open(store, verify="none"), source=str(store)))
     for line in report.lines():
         console.text(line)

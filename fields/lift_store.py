@@ -24,7 +24,7 @@ import xarray as xr
 
 from fields import atomic, store
 from fields.crossval import scattered_times
-from fields.errors import DataError, UsageError, locate
+from fields.errors import DataError, ResourceError, UsageError, locate, printable
 from fields.gridspec import GridSpec
 from fields.lift_methods import LIFT_METHODS, LiftSettings, StationLift
 from fields.profiles import PRIORS
@@ -298,8 +298,19 @@ def _executor(workers: int | None, scheduler: str | None, job: LiftJob) -> Itera
                 silence_logs=logging.ERROR,
             )
         try:
-            with Client(cluster or scheduler, set_as_default=False) as client:
+            with _connected(Client, cluster or scheduler) as client:
                 yield client.get_executor(retries=100, pure=False), client.scatter(job, broadcast=True)
         finally:
             if cluster is not None:
                 cluster.close()
+
+
+def _connected(client: Any, where: Any) -> Any:
+    try:
+        return client(where, set_as_default=False, timeout="20s")
+    except (OSError, ValueError) as problem:
+        raise ResourceError(
+            f"no dask scheduler answers at {printable(where)}: {problem}",
+            code="SPDE-D066",
+            do="start one with `dask scheduler`, or use --workers N",
+        ) from problem

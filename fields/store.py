@@ -24,7 +24,7 @@ from .layout import Layout, choose_layout
 from .manifest import MANIFEST, SCHEMA_VERSION, Manifest
 from .staging import StagedStore
 
-__all__ = ["create", "fingerprint", "is_store", "open", "template", "verify", "write"]
+__all__ = ["create", "fingerprint", "is_store", "kind_of", "open", "template", "verify", "write"]
 
 TIME_UNITS = "seconds since 1970-01-01"
 _FLAG = "_flag"
@@ -166,6 +166,11 @@ def verify(path: str | os.PathLike[str]) -> ProblemReport:
 def fingerprint(path: str | os.PathLike[str]) -> str:
     """SHA-256 that stands for the content: equal for equal data, whenever and wherever they were written."""
     return _manifest_of(Path(path)).fingerprint
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What a store holds: ``stations`` or ``fields``."""
+    return _manifest_of(Path(path)).kind
 
 
 def encode_time(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -19,7 +19,15 @@ _MAGIC = b"PAR1"
 _ROWS = 262_144
 _LARGEST_FOOTER = 64 << 20
 _MOST_COLUMNS = 5_000
-_FAULTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError)
+# A name or a text in a damaged file need not be UTF-8.
+_FAULTS = (
+    pa.ArrowInvalid,
+    pa.ArrowNotImplementedError,
+    pa.ArrowTypeError,
+    pa.ArrowKeyError,
+    OSError,
+    UnicodeDecodeError,
+)
 
 
 def is_parquet(member: Member) -> bool:

@@ -137,3 +137,30 @@ def test_plot_draws_a_picture(lifted, tmp_path):
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
     assert run("field", "plot", lifted[0], "-o", tmp_path / "map.png").exit_code == 2
     assert run("field", "plot", lifted[0], "-o", tmp_path / "m.png", "--at", "1999-01-01").exit_code == 3
+
+
+def test_a_store_of_fields_is_validated_and_described_as_one(lifted, tmp_path):
+    target, answer = lifted
+    checked = run("data", "validate", target)
+    assert (checked.exit_code, checked.stdout) == (0, f"{target}: ok\n")
+    described = run("data", "info", target, "--json")
+    card = json.loads(described.stdout)
+    assert (card["method"], card["stations"], card["times"]) == ("detrended", 15, 48)
+    assert card["grid"] == answer["grid"]
+    assert 0.9 < card["ranges"]["t"][3] <= 1.0
+    assert "fields lifted by detrended from 15 stations" in described.stderr
+    assert run("data", "info", target, "--plot", tmp_path / "x.png").exit_code == 2
+
+
+def test_a_flipped_bit_in_a_field_is_found(lifted, tmp_path):
+    import shutil
+
+    copy = tmp_path / "fields.zarr"
+    shutil.copytree(lifted[0], copy)
+    chunk = next(p for p in (copy / "t" / "c").rglob("*") if p.is_file())
+    raw = bytearray(chunk.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    chunk.write_bytes(raw)
+    outcome = run("data", "validate", copy)
+    assert outcome.exit_code == 5
+    assert "chunk" in outcome.stdout and "`t`" in outcome.stdout

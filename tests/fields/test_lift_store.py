@@ -1,5 +1,6 @@
 """Whole records lifted: right, resumable after any kill, never half a store, whoever does the blocks."""
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import pytest
 from conftest_stations import make_stations
 
 from fields import store
-from fields.errors import DataError, UsageError
+from fields.errors import DataError, ResourceError, UsageError
 from fields.lift_methods import LiftSettings, StationLift
 from fields.lift_store import _BLOCK_BYTES, _block_length, lift_store
 
@@ -158,12 +159,18 @@ def test_another_lift_does_not_take_over_what_a_failed_one_left(source, tmp_path
     assert made.resumed_blocks == 0
 
 
+def command_of(process):
+    with contextlib.suppress(psutil.Error):  # it may end while it is looked at
+        return " ".join(process.cmdline())
+    return ""
+
+
 @pytest.mark.timeout(300)
 def test_a_killed_dask_worker_costs_nothing(source, whole, tmp_path):
     killed = []
 
     def kill_one(event):
-        workers = [p for p in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(p.cmdline())]
+        workers = [p for p in psutil.Process().children(recursive=True) if "spawn_main" in command_of(p)]
         if event.done >= 2 and not killed and workers:
             killed.append(workers[0].pid)
             os.kill(workers[0].pid, signal.SIGKILL)
@@ -172,6 +179,25 @@ def test_a_killed_dask_worker_costs_nothing(source, whole, tmp_path):
     assert killed
     assert made.blocks == whole.blocks
     assert store.fingerprint(made.path) == store.fingerprint(whole.path)
+
+
+@pytest.mark.timeout(300)
+def test_a_running_scheduler_is_joined_and_left_running(source, whole, tmp_path):
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, processes=False, protocol="tcp"
+    ) as cluster:
+        made = lift_store(source, tmp_path / "out.zarr", **SMALL, scheduler=cluster.scheduler_address)
+        assert cluster.scheduler.status.name == "running"
+    assert store.fingerprint(made.path) == store.fingerprint(whole.path)
+
+
+def test_a_scheduler_that_cannot_be_meant_is_a_resource_error(source, tmp_path):
+    with pytest.raises(ResourceError, match="no dask scheduler answers") as caught:
+        lift_store(source, tmp_path / "out.zarr", **SMALL, scheduler="nonsense://127.0.0.1:1")
+    assert "--workers" in caught.value.do
+    assert list(tmp_path.iterdir()) == []
 
 
 LIMITED = """

@@ -112,6 +112,13 @@ def test_a_mangled_file_is_read_or_refused(name, count):
     run()
 
 
+def test_a_column_name_that_is_no_text_is_refused():
+    content = SOUND["obs.parquet"]
+    broken = content.replace(b"\x18\x07station%", b"\x18\x07\xf3tation%")  # in the schema alone
+    assert broken != content
+    attempt(broken, "obs.parquet")
+
+
 @pytest.mark.parametrize("count", trials(100))
 def test_any_table_of_odd_cells_is_read_or_refused(count):
     @settings(max_examples=count, database=None)
