@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fields.torch_data import Batch
-    from stationpde.config import Config
-    from stationpde.training.source import WindowSource
 
 __all__ = ["Baseline", "Predictor", "baseline", "baselines", "names"]
 
@@ -41,7 +39,7 @@ class Baseline:
     Attributes
     ----------
     name, title, reference : how it is typed, how tables print it, where it was described
-    kind : ``rule`` needs no fit, ``closed_form`` is fitted by ``make``, ``trained`` is a `Learner` for the training loop
+    kind : ``rule`` needs no fit, ``closed_form`` is fitted by ``make``, ``trained`` is a `Learner` for the loop
     make : from a configuration and the windows of a record to the forecaster, from training and validation alone
     needs : a module of the extra ``[baselines]`` without which it cannot run
     rates : learning rates that are tried on validation
