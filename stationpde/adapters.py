@@ -27,6 +27,7 @@ from stationpde.conditions import PlaceFeatures
 from stationpde.config import Config
 from stationpde.state import OBSERVED, STATE, Saturation, to_state
 from stationpde.statistics import StateStatistics
+from stationpde.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
@@ -142,6 +143,11 @@ class Sites(nn.Module):
         places = (stations.lat, stations.lon, stations.alt)
         self.readout = GridToStation(GridReadout.of(region.grid, region.altitude, places))
         self.base = BaseState.of(own, stations.alt, config)
+        self.surroundings: Surroundings | None = None
+        if config.model.guide == "linear" or config.model.head_sees_surroundings:
+            self.surroundings = Surroundings(
+                region.grid, region.altitude, stations, config.data.step_seconds, config.data.history
+            )
         weights, _ = bilinear_weights(region.grid, stations.lat, stations.lon)
         slope = None
         if config.model.slope:

@@ -142,6 +142,14 @@ class ModelSection(Section):
     head_hidden: Count = 128
     head_sees_field: bool = True
     """Encoder features, sampled at the station, are inputs of the station head."""
+    head_sees_surroundings: bool = True
+    """Differences of the lifted field at 150, 350 and 700 km, and their changes, are inputs of the station head."""
+    guide: Literal["none", "linear"] = "linear"
+    """A first guess at the stations by a closed-form fit on the training split, cross-fitted in training."""
+    guide_groups: tuple[Literal["hour", "regime", "cloud", "place"], ...] = ("hour", "regime", "cloud", "place")
+    """Products of predictors that the guide is fitted on, beside history and surroundings."""
+    guide_share: Share = 0.8
+    """Share of the guide against the field at the start; learned for each lead and channel."""
     station_embedding: Annotated[int, Field(ge=0)] = 8
     """Numbers learned for each station; zero for one that was not trained on."""
     solar: bool = True

@@ -46,7 +46,7 @@ Program = Callable[..., tuple[Tensor, ...]]
 
 
 class AnalysisProgram(nn.Module):
-    """``history, issue_time`` to ``field, departures`` and, with a station head, ``memory``."""
+    """``history, issue_time`` to ``field, departures``, with a station head ``memory`` and with a guide ``guided``."""
 
     def __init__(self, model: StationPDEModel) -> None:
         super().__init__()
@@ -55,7 +55,8 @@ class AnalysisProgram(nn.Module):
     def forward(self, history: Tensor, issue_time: Tensor) -> tuple[Tensor, ...]:
         """One window ``[1, time, station, variable]``."""
         found = self.model.analyse(history, issue_time)
-        return (found.field, found.departures, *(() if found.memory is None else (found.memory,)))
+        kept = [found.departures, found.memory, found.guided]
+        return (found.field, *(tensor for tensor in kept if tensor is not None))
 
 
 class PrepareProgram(nn.Module):
@@ -110,7 +111,7 @@ class SubstepProgram(nn.Module):
 
 
 class StepProgram(nn.Module):
-    """``issue_time, lead, field[, state], departures[, memory]`` to ``field_later, observed``."""
+    """``issue_time, lead, field[, state], departures[, memory][, guided]`` to ``field_later, observed``."""
 
     def __init__(self, model: StationPDEModel) -> None:
         super().__init__()
@@ -127,8 +128,9 @@ class StepProgram(nn.Module):
             later, _ = model.router(data, physics, conditions)
         else:
             later = data if physics is None else physics
-        departures, memory = given.pop(0), given.pop(0) if given else None
-        state = model.read(later, Analysis(field, departures, memory), valid, lead)
+        departures, memory = given.pop(0), given.pop(0) if model.head is not None else None
+        guided = given.pop(0) if model.guide is not None else None
+        state = model.read(later, Analysis(field, departures, memory, guided), valid, lead)
         return later, clipped(to_observed(state, model.config.model.saturation))
 
 
@@ -304,7 +306,8 @@ def _parts(model: StationPDEModel, history: Tensor, issue: Tensor) -> dict[str, 
 
     at = {"issue_time": issue, "lead": lead}
     first = {"history": history, "issue_time": issue}
-    analysed = add("analysis", AnalysisProgram(model), first, ("field", "departures", "memory"))
+    kept = ["memory"] * (model.head is not None) + ["guided"] * (model.guide is not None)
+    analysed = add("analysis", AnalysisProgram(model), first, ("field", "departures", *kept))
     start, state = {**at, "field": analysed["field"]}, {}
     branch = model.pde_branch
     if branch is not None:

@@ -13,6 +13,7 @@ from fields.terrain import Elevation
 from fields.torch_data import Batch
 from fields.windows import Split
 from stationpde.config import Config
+from stationpde.guide_fit import fit_guide
 from stationpde.losses import Losses, masked_losses
 from stationpde.model import StationPDEModel
 from stationpde.state import clipped, to_state
@@ -38,7 +39,9 @@ class ModelLearner:
         """A new model on a record, with statistics of its training split; weights from torch's global generator."""
         if elevation is None and config.grid.dem is not None:
             elevation = Elevation.open(config.grid.dem)
-        return cls(StationPDEModel.build(config, StateStatistics.of(series, split, config), elevation))
+        model = StationPDEModel.build(config, StateStatistics.of(series, split, config), elevation)
+        fit_guide(model, series, split)
+        return cls(model)
 
     @property
     def module(self) -> StationPDEModel:

@@ -23,11 +23,14 @@ from stationpde.conditions import TIME_FEATURES, Conditions, time_features
 from stationpde.config import Config
 from stationpde.data_branch import DataBranch
 from stationpde.encoder import HistoryEncoder
+from stationpde.guide import Guide
 from stationpde.pde_branch import PDEBranch, has_base
+from stationpde.predictors import Predictors
 from stationpde.router import Router
-from stationpde.state import STATE, to_observed, to_state
+from stationpde.state import OBSERVED, STATE, to_observed, to_state
 from stationpde.station_head import Anchor, StationHead
 from stationpde.statistics import StateStatistics
+from stationpde.surroundings import PLACES, View
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int64
@@ -58,6 +61,7 @@ class Analysis:
     field: Float[Tensor, "batch channel y x"]
     departures: Float[Tensor, "batch time station channel"]
     memory: Float[Tensor, "batch station hidden"] | None
+    guided: Float[Tensor, "batch lead station channel"] | None = None
 
 
 class Scaling(nn.Module):
@@ -115,6 +119,8 @@ class StationPDEModel(nn.Module):
         self.anchor = None
         if model.readout == "anchored":
             self.anchor = Anchor(data.horizon, C, 86400 // data.step_seconds, data.history)
+        self.predictors = Predictors(data.step_seconds, data.history, model.guide_groups)
+        self.guide = self._guide() if model.guide == "linear" else None
         self.head: StationHead | None = None
         self.embedding: nn.Parameter | None = None
         if model.station_head:
@@ -124,11 +130,19 @@ class StationPDEModel(nn.Module):
         model = config.model
         lasting = 2 * C * config.data.history + model.station_embedding
         lasting += model.encoder_hidden if model.head_sees_field else 0
+        lasting += 3 * C * PLACES if model.head_sees_surroundings else 0
         passing = self.sites.features.count + TIME_FEATURES + 1
         change = torch.as_tensor(statistics.change_std, dtype=torch.float32)
         self.head = StationHead(lasting, passing, model.head_hidden, change)
         if model.station_embedding:
             self.embedding = nn.Parameter(torch.zeros(len(statistics.stations), model.station_embedding))
+
+    def _guide(self) -> Guide:
+        data, sites = self.config.data, self.sites
+        example = torch.zeros(1, data.history, len(sites.stations), len(OBSERVED))
+        pooled, local = self.predictors_of(example, torch.zeros(1, dtype=torch.long))
+        share = self.config.model.guide_share
+        return Guide(pooled.shape[-1], local.shape[-1], len(sites.stations), data.horizon, C, share)
 
     @classmethod
     def build(cls, config: Config, statistics: StateStatistics, elevation: Elevation | None = None) -> StationPDEModel:
@@ -202,23 +216,52 @@ class StationPDEModel(nn.Module):
         """Lift the history, encode it, and note what the stations themselves know."""
         if shown is not None:
             history = torch.where(shown[:, None, :, None], history, torch.nan)
+        own, scaled, share = self._lifted(history, issue_time)
+        conditions = self.conditions.history(issue_time)
+        seen = torch.cat([scaled.flatten(1, 2), share.mean(dim=2)], dim=1)
+        field, features = self.encoder(seen, scaled[:, -1], conditions)
+        read = self.sites.read(scaled)
+        departures = torch.nan_to_num(own - self._unscaled(read), nan=0.0)
+        view = None if self.sites.surroundings is None else self.sites.surroundings(scaled, read)
+        memory = guided = None
+        if self.head is not None:
+            memory = self.head.remember(self._lasting(own, features, view, shown))
+        if self.guide is not None:
+            assert view is not None
+            given = self._predictors(own, view, issue_time)
+            guessed = self.guide(*given, issue_time, self.sites.number, shown)
+            guided = guessed * self.sites.scale + self.scaling.centre.flatten()
+        return Analysis(field, departures, memory, guided)
+
+    def _lifted(self, history: Tensor, issue_time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Departures of the stations from their base state, the scaled fields of them, and their coverage."""
         steps = torch.arange(1 - history.shape[1], 1, device=history.device)
         times = issue_time[:, None] + steps * self.config.data.step_seconds
         own = to_state(history, self.sites.pressure, self.config.model.saturation) - self.sites.base(times)
         lifted, share = self.sites.lifted(history, own)
         if self.sites.detrends and self.base is not None:
             lifted = lifted - self.base(times).movedim(-1, -2).reshape(lifted.shape)
-        scaled = torch.nan_to_num(self.scaling(lifted), nan=0.0)
-        conditions = self.conditions.history(issue_time)
-        seen = torch.cat([scaled.flatten(1, 2), share.mean(dim=2)], dim=1)
-        field, features = self.encoder(seen, scaled[:, -1], conditions)
-        departures = torch.nan_to_num(own - self.sites.read(self.scaling.inverse(scaled)), nan=0.0)
-        memory = None
-        if self.head is not None:
-            memory = self.head.remember(self._lasting(own, features, shown))
-        return Analysis(field, departures, memory)
+        return own, torch.nan_to_num(self.scaling(lifted), nan=0.0), share
 
-    def _lasting(self, own: Tensor, features: Tensor, shown: Tensor | None) -> Float[Tensor, "batch station lasting"]:
+    def predictors_of(self, history: Tensor, issue_time: Tensor) -> tuple[Tensor, Tensor]:
+        """Predictors of the guide, shared and a station's own, of observed histories."""
+        own, scaled, _ = self._lifted(history, issue_time)
+        assert self.sites.surroundings is not None
+        return self._predictors(own, self.sites.surroundings(scaled, self.sites.read(scaled)), issue_time)
+
+    def _predictors(self, own: Tensor, view: View, issue_time: Tensor) -> tuple[Tensor, Tensor]:
+        """Where a station is silent the field speaks for it."""
+        scaled = (own - self.scaling.centre.flatten()) / self.sites.scale
+        filled = torch.where(torch.isfinite(scaled), scaled, view.centre)
+        pooled = self.predictors.pooled(filled, view, issue_time, self.sites.features.fixed[:, :3])
+        return pooled, self.predictors.local(filled, view, issue_time)
+
+    def _unscaled(self, scaled: Float[Tensor, "*batch channel"]) -> Float[Tensor, "*batch channel"]:
+        return scaled * self.scaling.scale.flatten() + self.scaling.centre.flatten()
+
+    def _lasting(
+        self, own: Tensor, features: Tensor, view: View | None, shown: Tensor | None
+    ) -> Float[Tensor, "batch station lasting"]:
         centre, batch, stations = self.scaling.centre.flatten(), own.shape[0], own.shape[2]
         there = torch.isfinite(own)
         values = torch.where(there, (own - centre) / self.sites.scale, torch.zeros_like(own))
@@ -226,6 +269,9 @@ class StationPDEModel(nn.Module):
         parts = [part.movedim(1, 2).reshape(batch, stations, -1) for part in parts]
         if self.config.model.head_sees_field:
             parts.append(self.sites.read(features))
+        if self.config.model.head_sees_surroundings:
+            assert view is not None
+            parts += [view.around.flatten(-2), view.change.flatten(-2), view.drift.flatten(-2)]
         if self.embedding is not None:
             known = self.sites.number >= 0
             own_numbers = torch.where(known[:, None], self.embedding[self.sites.number.clamp(min=0)], 0.0)
@@ -256,9 +302,12 @@ class StationPDEModel(nn.Module):
 
     def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """The full state at the stations ``[batch, station, channel]``."""
-        state = self.sites.read(self.scaling.inverse(field)) + self.sites.base(valid_time)
+        state = self.sites.read(self.scaling.inverse(field))
         if self.anchor is not None:
             state = state + self.anchor(analysis.departures, lead)
+        if self.guide is not None and analysis.guided is not None:
+            state = self.guide.mix(analysis.guided, state, lead)
+        state = state + self.sites.base(valid_time)
         if self.head is not None:
             assert analysis.memory is not None
             places = self.sites.features(valid_time)

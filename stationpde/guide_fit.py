@@ -1,0 +1,193 @@
+r"""Fitting the linear guide: ridge regression on the training split, its strength from blocked cross-validation.
+
+.. math:: W = (X^T X + \lambda\,\mathrm{diag}(X^T X))^{-1} X^T Y
+
+The training period is cut into consecutive parts. Sums :math:`X^T X` and :math:`X^T Y` are kept for each, so that
+leaving one out costs a solution and no new pass; λ is chosen for each variable by the error on the part left out. The
+station's own weights are fitted in the same way on what the shared ones, fitted without that part, leave over. Targets
+that were not observed are left out variable by variable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fields.series import StationSeries
+from fields.torch_data import WindowDataset
+from fields.windows import Split, Windows, WindowSpec
+from stationpde.state import to_state
+
+if TYPE_CHECKING:
+    from stationpde.model import StationPDEModel
+
+__all__ = ["fit_guide"]
+
+Array = np.ndarray[Any, Any]
+FOLDS = 5
+# λ that are tried, as shares of the sums' diagonal: shared weights, and a station's own.
+POOLED_STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1)
+LOCAL_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+# Enough for some hundred predictors; more rows only cost time.
+_MOST_ROWS, _MOST_WINDOWS, _BATCH = 400_000, 3600, 32
+# Stations whose sums are in memory at once.
+_GROUP = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """Sums over rows: ``xx[part, ..., f, f]``, ``xy[part, ..., f, lead, channel]`` and ``yy[part, ..., lead, channel]``."""
+
+    xx: Tensor
+    xy: Tensor
+    yy: Tensor
+
+    @classmethod
+    def none(cls, shape: tuple[int, ...], predictors: int, targets: tuple[int, ...], kind: torch.dtype) -> _Sums:
+        """No rows yet."""
+        xx, xy = (*shape, predictors, predictors), (*shape, predictors, *targets)
+        return cls(*(torch.zeros(size, dtype=kind) for size in (xx, xy, (*shape, *targets))))
+
+    def solve(self, strength: float, without: int | None = None) -> Tensor:
+        """Weights ``[..., f, lead, channel]``, fitted without one part if asked."""
+        xx, xy = self.xx.sum(0), self.xy.sum(0)
+        if without is not None:
+            xx, xy = xx - self.xx[without], xy - self.xy[without]
+        diagonal = xx.diagonal(dim1=-2, dim2=-1)
+        # A predictor that never moved gets a weight of nothing, not a singular system.
+        floor = diagonal.mean(-1, keepdim=True) * 1e-6 + 1e-12
+        factor, _ = torch.linalg.cholesky_ex(xx + torch.diag_embed(strength * diagonal + floor))
+        return torch.cholesky_solve(xy.flatten(-2), factor).reshape(xy.shape)
+
+    def errors(self, weights: Tensor, part: int) -> Tensor:
+        """Sum of squared errors of weights on a part, ``[channel]``."""
+        forecast = (self.xx[part] @ weights.flatten(-2)).reshape(weights.shape)
+        fit = weights * (forecast - 2.0 * self.xy[part])
+        return self.yy[part].flatten(0, -2).sum(0) + fit.flatten(0, -2).sum(0)
+
+    def fitted(self, strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+        """Weights ``[..., f, lead × channel]`` with each channel's best strength on parts left out; and without each part."""
+        errors, folds = [], []
+        for strength in strengths:
+            weights = [self.solve(strength, part) for part in range(FOLDS)]
+            errors.append(torch.stack([self.errors(w, part) for part, w in enumerate(weights)]).sum(0))
+            folds.append(torch.stack(weights))
+        best = torch.nan_to_num(torch.stack(errors), nan=torch.inf).argmin(0)
+        channels = range(best.numel())
+        whole = {row: self.solve(strengths[row]) for row in best.unique().tolist()}
+        chosen = torch.stack([whole[int(best[c])][..., c] for c in channels], dim=-1)
+        parts = torch.stack([folds[int(best[c])][..., c] for c in channels], dim=-1)
+        return chosen.flatten(-2), parts.flatten(-2)
+
+
+def fit_guide(model: StationPDEModel, series: StationSeries, split: Split) -> None:
+    """Fit a model's guide on the training split of a record, and nothing else."""
+    guide, data = model.guide, model.config.data
+    if guide is None:
+        return
+    spec = WindowSpec(data.history, data.horizon)
+    windows = Windows.of(series, spec, split, require=("train",))
+    starts = _sampled(windows.train, windows.steps_of_day)
+    parts = np.arange(len(starts)) * FOLDS // len(starts)
+    dataset = WindowDataset(series, starts, spec)
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        batches = _Batches(model, dataset, starts, parts)
+        pooled, folds = _of_all(_pooled_sums(batches), POOLED_STRENGTHS)
+        groups = [slice(first, first + _GROUP) for first in range(0, len(model.statistics.stations), _GROUP)]
+        own = [_local_sums(batches, folds, group).fitted(LOCAL_STRENGTHS) for group in groups]
+        guide.pooled.copy_(pooled)
+        guide.local.copy_(torch.cat([whole for whole, _ in own]))
+        local_folds = torch.cat([parts for _, parts in own], dim=1)
+        guide.fitted.fill_(1.0)
+        guide.pooled_folds, guide.local_folds = folds.float(), local_folds.float()
+        first = np.searchsorted(parts, np.arange(1, FOLDS))
+        guide.edges = torch.as_tensor(series.time[starts[first] + data.history - 1])
+    model.train(was_training)
+
+
+def _sampled(starts: Array, steps_of_day: int) -> Array:
+    """Windows evenly through the record, with every hour of issue among them."""
+    stride = max(1, -(-len(starts) // _MOST_WINDOWS))
+    while math.gcd(stride, steps_of_day) > 1:
+        stride += 1
+    return starts[::stride]
+
+
+class _Batches:
+    """Predictors and targets of the windows, batch by batch; each batch lies in one part."""
+
+    def __init__(self, model: StationPDEModel, dataset: WindowDataset, starts: Array, parts: Array) -> None:
+        self.model, self.dataset, self.starts, self.parts = model, dataset, starts, parts
+        # A share of the stations in each window, another in the next, is enough for what they share.
+        self.every = max(1, -(-len(starts) * len(model.statistics.stations) // _MOST_ROWS))
+
+    def __iter__(self) -> Iterator[tuple[int, int, Tensor, Tensor, Tensor]]:
+        """Part, number, shared predictors, own predictors, and targets ``[batch, station, lead, channel]``."""
+        number = 0
+        for part in range(FOLDS):
+            chosen = self.starts[self.parts == part]
+            for first in range(0, len(chosen), _BATCH):
+                batch = self.dataset.at(torch.as_tensor(chosen[first : first + _BATCH]))
+                pooled, local = self.model.predictors_of(batch.history, batch.issue_time)
+                yield part, number, pooled, local, self._targets(batch.future, batch.issue_time)
+                number += 1
+
+    def _targets(self, future: Tensor, issue_time: Tensor) -> Tensor:
+        sites, step = self.model.sites, self.model.config.data.step_seconds
+        valid = issue_time[:, None] + step * torch.arange(1, future.shape[1] + 1)
+        state = to_state(future, sites.pressure, self.model.config.model.saturation)
+        away = state - sites.base(valid) - self.model.scaling.centre.flatten()
+        return (away / sites.scale).movedim(1, 2)
+
+
+def _pooled_sums(batches: _Batches) -> list[_Sums]:
+    """Sums over windows and stations, one for each variable; in double, as float32 has no decimals left there."""
+    sums: list[_Sums] = []
+    for part, number, x, _, y in batches:
+        some = slice(number % batches.every, None, batches.every)
+        x, y = x[:, some].flatten(0, 1), y[:, some].flatten(0, 1)
+        if not sums:
+            sums = [_Sums.none((FOLDS,), x.shape[-1], (y.shape[1], 1), torch.float64) for _ in range(y.shape[-1])]
+        everything = (x.T @ x).double()
+        for channel, own in enumerate(sums):
+            target = y[..., channel]
+            there = torch.isfinite(target).all(dim=-1)
+            gone, target = x[~there], torch.where(there[:, None], target, torch.zeros_like(target))
+            own.xx[part] += everything - (gone.T @ gone).double()
+            own.xy[part, ..., 0] += (x.T @ target).double()
+            own.yy[part, ..., 0] += target.square().sum(0).double()
+    return sums
+
+
+def _local_sums(batches: _Batches, folds: Tensor, group: slice) -> _Sums:
+    """Sums of each station of a group over windows, of what the shared weights of the other parts leave over.
+
+    A target that was not observed counts as one that needs no correction.
+    """
+    sums: _Sums | None = None
+    for part, _, shared, x, y in batches:
+        shared, x, y = shared[:, group], x[:, group].movedim(1, 0), y[:, group]
+        rest = y - (shared @ folds[part].to(shared.dtype)).unflatten(-1, y.shape[-2:])
+        rest = torch.nan_to_num(rest).movedim(1, 0)
+        if sums is None:
+            sums = _Sums.none((FOLDS, x.shape[0]), x.shape[-1], tuple(y.shape[2:]), x.dtype)
+        sums.xx[part] += x.mT @ x
+        sums.xy[part] += (x.mT @ rest.flatten(-2)).unflatten(-1, y.shape[2:])
+        sums.yy[part] += rest.square().sum(1)
+    assert sums is not None
+    return sums
+
+
+def _of_all(sums: list[_Sums], strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """Weights of all variables ``[predictor, lead × channel]``, and those without each part."""
+    found = [own.fitted(strengths) for own in sums]
+    whole, folds = ([weights[n] for weights in found] for n in range(2))
+    return torch.stack(whole, dim=-1).flatten(-2), torch.stack(folds, dim=-1).flatten(-2)
