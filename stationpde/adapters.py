@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["BaseState", "Region", "Sites"]
 
 Array = np.ndarray[Any, Any]
+# A usual departure of relative humidity; it only puts numbers near 1.
+_HUMIDITY_SCALE = 0.15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +124,7 @@ class Sites(nn.Module):
     """Stations on a region: lift, readout, base state, scales, features, and which of them were trained on."""
 
     scale: Tensor
+    observed_scale: Tensor
     number: Tensor
     pressure: Tensor
     inside: Tensor
@@ -154,6 +157,9 @@ class Sites(nn.Module):
             slope = np.stack([weights.apply(region.slope[..., c].ravel())[0] for c in range(2)], axis=-1)
         self.features = PlaceFeatures(region.grid, stations.lat, stations.lon, stations.alt, slope, config.model.solar)
         self.register_buffer("scale", torch.as_tensor(_scales(own, config), dtype=torch.float32), persistent=False)
+        observed_scale = self.scale.clone()
+        observed_scale[:, OBSERVED.index("rh")] = _HUMIDITY_SCALE
+        self.register_buffer("observed_scale", observed_scale, persistent=False)
         self.register_buffer("number", torch.as_tensor(known, dtype=torch.long), persistent=False)
         self.register_buffer("pressure", torch.as_tensor(own.pressure, dtype=torch.float32), persistent=False)
         self.register_buffer(

@@ -48,6 +48,7 @@ ABLATIONS: Mapping[str, dict[str, Any]] = {
     "no_obs_loss": {"loss": {"observed": 0.0}},
     "no_diffusion": {"pde": {"without": ["laplacian"]}},
     "no_closure": {"model": {"closure": False}},
+    "printed_pde": {"pde": {"terms": []}},
 }
 
 
@@ -70,6 +71,12 @@ class Config(Section):
             raise ValueError(f"pde.dt = {self.pde.dt:g} s does not divide data.step = {self.data.step}")
         if self.pde.pressure_gradient and self.model.state == "raw" and self.model.pressure == "surface":
             raise ValueError("pde.pressure_gradient needs model.state = 'anomaly' or model.pressure = 'anomaly'")
+        if self.pde.terms and not (self.model.state == "anomaly" and self.model.closure_every == "interval"):
+            raise ValueError("pde.terms need model.state = 'anomaly' and model.closure_every = 'interval'")
+        if self.model.guide == "linear" and self.model.state == "raw":
+            raise ValueError("model.guide = 'linear' guesses departures: take model.state = 'anomaly', or guide = 'none'")
+        if "radiation" in self.pde.terms and not self.model.solar:
+            raise ValueError("the term 'radiation' needs model.solar = true")
         if self.pde.advection == "semi_lagrangian" and self.pde.rule != "none":
             raise ValueError(
                 f"pde.rule = '{self.pde.rule}' scales Euler increments; semi_lagrangian has none: take 'none'"

@@ -179,6 +179,10 @@ class PDESection(Section):
     """Seconds of a sub-step; a forecast interval is K of them."""
     without: tuple[str, ...] = ()
     """Operators taken out of the equations."""
+    terms: tuple[Literal["surroundings", "memory", "relaxation", "radiation"], ...] = (
+        "surroundings", "memory", "relaxation", "radiation",
+    )  # fmt: skip
+    """Terms that extend the printed equations, each starting at nothing."""
     rule: Literal["none", "range", "limiter", "weathergft"] = "none"
     """How an Euler increment is scaled."""
     rho: Positive | None = None

@@ -55,12 +55,12 @@ class AnalysisProgram(nn.Module):
     def forward(self, history: Tensor, issue_time: Tensor) -> tuple[Tensor, ...]:
         """One window ``[1, time, station, variable]``."""
         found = self.model.analyse(history, issue_time)
-        kept = [found.departures, found.memory, found.guided]
+        kept = [found.departures, found.memory, found.guided, found.tendencies]
         return (found.field, *(tensor for tensor in kept if tensor is not None))
 
 
 class PrepareProgram(nn.Module):
-    """``issue_time, lead, field`` to ``state`` in SI, and what drives it: ``base`` and ``drive`` where there are any.
+    """``issue_time, lead, field[, tendencies]`` to ``state`` in SI, and what drives it: ``base`` and ``drive`` where there are any.
 
     ``drive`` is the closure of the interval, or the conditions that it is computed from at every sub-step.
     """
@@ -69,7 +69,7 @@ class PrepareProgram(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, issue_time: Tensor, lead: Tensor, field: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, issue_time: Tensor, lead: Tensor, field: Tensor, *tendencies: Tensor) -> tuple[Tensor, ...]:
         """The start of one forecast interval; ``lead`` is a whole number in a tensor without dimensions."""
         model, branch = self.model, self.model.pde_branch
         assert branch is not None
@@ -79,9 +79,9 @@ class PrepareProgram(nn.Module):
         found = [model.scaling.inverse(field)]
         if model.base is not None and branch.bases:
             found.append(model.base(valid - seconds).movedim(-1, -2).reshape(-1, *field.shape[1:]))
-        if branch.closure is not None:
+        if branch.channels:
             every = branch.every_substep
-            sources = branch._closure(found[0], conditions, model.scaling)
+            sources = branch.sources(found[0], conditions, model.scaling, *tendencies, lead=lead)
             found.append(conditions if every else torch.stack(list(sources.values()), dim=1))
         return tuple(found)
 
@@ -101,12 +101,12 @@ class SubstepProgram(nn.Module):
         if self.model.base is not None and branch.bases:
             base = rest.pop(0)
             given = {name: base[:, STATE.index(name[:-2])] for name in branch.bases}
-        if branch.closure is not None:
+        if branch.channels:
             drive = rest.pop(0)
             if branch.every_substep:
-                source = branch._closure(state, drive, self.model.scaling)
+                source = branch.sources(state, drive, self.model.scaling)
             else:
-                source = {f"S_{name}": drive[:, i] for i, name in enumerate(branch.closure.channels)}
+                source = {f"S_{STATE[channel]}": drive[:, i] for i, channel in enumerate(branch.channels)}
         return (branch._advance(state, given, source),)
 
 
@@ -137,8 +137,8 @@ class StepProgram(nn.Module):
 class Rollout:
     """The exported programs and the loop over leads: observations in, forecasts out, as the model itself does it."""
 
-    def __init__(self, programs: Mapping[str, Program], horizon: int, substeps: int) -> None:
-        self._programs, self.horizon, self.substeps = programs, horizon, substeps
+    def __init__(self, programs: Mapping[str, Program], horizon: int, substeps: int, has_past: bool = False) -> None:
+        self._programs, self.horizon, self.substeps, self.has_past = programs, horizon, substeps, has_past
 
     @classmethod
     def load(cls, folder: str | Path) -> Rollout:
@@ -155,17 +155,19 @@ class Rollout:
         about = read_about(path)
         load = _load_pt2 if about["format"] == "pt2" else _load_onnx
         programs = {n: load(path / f"{n}.{about['format']}", io["inputs"]) for n, io in about["programs"].items()}
-        return cls(programs, int(about["horizon"]), int(about["substeps"]))
+        has_past = "tendencies" in about["programs"]["analysis"]["outputs"]
+        return cls(programs, int(about["horizon"]), int(about["substeps"]), has_past)
 
     def __call__(self, history: Tensor, issue_time: Tensor, horizon: int | None = None) -> Tensor:
         """Observed variables ``[1, lead, station, variable]`` in SI from a history ``[1, time, station, variable]``."""
         programs = self._programs
         field, *remembered = programs["analysis"](history, issue_time)
+        past = [remembered.pop()] if self.has_past else []
         leads = []
         for number in range(1, (horizon or self.horizon) + 1):
             lead, physics = torch.tensor(number), []
             if "substep" in programs:
-                state, *driving = programs["prepare"](issue_time, lead, field)
+                state, *driving = programs["prepare"](issue_time, lead, field, *past)
                 for _ in range(self.substeps):
                     (state,) = programs["substep"](state, *driving)
                 physics = [state]
@@ -307,16 +309,18 @@ def _parts(model: StationPDEModel, history: Tensor, issue: Tensor) -> dict[str, 
     at = {"issue_time": issue, "lead": lead}
     first = {"history": history, "issue_time": issue}
     kept = ["memory"] * (model.head is not None) + ["guided"] * (model.guide is not None)
+    kept += ["tendencies"] * (model.pde_branch is not None and model.pde_branch.extended is not None)
     analysed = add("analysis", AnalysisProgram(model), first, ("field", "departures", *kept))
     start, state = {**at, "field": analysed["field"]}, {}
     branch = model.pde_branch
     if branch is not None:
         names = ["state"] + ["base"] * bool(model.base is not None and branch.bases)
-        names += ["drive"] * (branch.closure is not None)
-        driving = add("prepare", PrepareProgram(model), start, names)
+        names += ["drive"] * bool(branch.channels)
+        past = {"tendencies": analysed["tendencies"]} if branch.extended is not None else {}
+        driving = add("prepare", PrepareProgram(model), {**start, **past}, names)
         add("substep", SubstepProgram(model), driving, ("state_later",))
         state = {"state": driving["state"]}
-    remembered = {name: tensor for name, tensor in analysed.items() if name != "field"}
+    remembered = {name: tensor for name, tensor in analysed.items() if name not in ("field", "tendencies")}
     add("step", StepProgram(model), {**start, **state, **remembered}, ("field_later", "observed"))
     return found
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from fields.series import StationSeries
 from fields.torch_data import WindowDataset
 from fields.windows import Split, Windows, WindowSpec
-from stationpde.state import to_state
+from stationpde.state import to_observed
 
 if TYPE_CHECKING:
     from stationpde.model import StationPDEModel
@@ -42,7 +42,7 @@ _GROUP = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """Sums over rows: ``xx[part, ..., f, f]``, ``xy[part, ..., f, lead, channel]`` and ``yy[part, ..., lead, channel]``."""
+    """Sums over rows: ``xx[part, ..., f, f]``, ``xy[part, ..., f, lead, channel]``, ``yy[part, ..., lead, channel]``."""
 
     xx: Tensor
     xy: Tensor
@@ -72,7 +72,7 @@ class _Sums:
         return self.yy[part].flatten(0, -2).sum(0) + fit.flatten(0, -2).sum(0)
 
     def fitted(self, strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-        """Weights ``[..., f, lead × channel]`` with each channel's best strength on parts left out; and without each part."""
+        """Weights ``[..., f, lead × channel]`` with each channel's best strength on parts left out, and without each."""
         errors, folds = [], []
         for strength in strengths:
             weights = [self.solve(strength, part) for part in range(FOLDS)]
@@ -94,6 +94,8 @@ def fit_guide(model: StationPDEModel, series: StationSeries, split: Split) -> No
     spec = WindowSpec(data.history, data.horizon)
     windows = Windows.of(series, spec, split, require=("train",))
     starts = _sampled(windows.train, windows.steps_of_day)
+    if len(starts) < FOLDS:
+        return  # nothing that could be left out: the field stays alone
     parts = np.arange(len(starts)) * FOLDS // len(starts)
     dataset = WindowDataset(series, starts, spec)
     was_training = model.training
@@ -143,9 +145,9 @@ class _Batches:
     def _targets(self, future: Tensor, issue_time: Tensor) -> Tensor:
         sites, step = self.model.sites, self.model.config.data.step_seconds
         valid = issue_time[:, None] + step * torch.arange(1, future.shape[1] + 1)
-        state = to_state(future, sites.pressure, self.model.config.model.saturation)
-        away = state - sites.base(valid) - self.model.scaling.centre.flatten()
-        return (away / sites.scale).movedim(1, 2)
+        # Observed variables are guessed: a mean of relative humidity is not that of q at a mean of temperature.
+        usual = to_observed(sites.base(valid), self.model.config.model.saturation)
+        return ((future - usual) / sites.observed_scale).movedim(1, 2)
 
 
 def _pooled_sums(batches: _Batches) -> list[_Sums]:

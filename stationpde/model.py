@@ -23,6 +23,7 @@ from stationpde.conditions import TIME_FEATURES, Conditions, time_features
 from stationpde.config import Config
 from stationpde.data_branch import DataBranch
 from stationpde.encoder import HistoryEncoder
+from stationpde.extended_terms import tendencies_of
 from stationpde.guide import Guide
 from stationpde.pde_branch import PDEBranch, has_base
 from stationpde.predictors import Predictors
@@ -62,6 +63,7 @@ class Analysis:
     departures: Float[Tensor, "batch time station channel"]
     memory: Float[Tensor, "batch station hidden"] | None
     guided: Float[Tensor, "batch lead station channel"] | None = None
+    tendencies: Float[Tensor, "batch memory y x"] | None = None
 
 
 class Scaling(nn.Module):
@@ -193,9 +195,9 @@ class StationPDEModel(nn.Module):
         for lead in range(1, (horizon or self.config.data.horizon) + 1):
             valid = issue_time + lead * step_seconds
             if self.config.train.recompute and torch.is_grad_enabled():
-                field, weight = checkpoint(self.step, field, valid, lead, use_reentrant=False)
+                field, weight = checkpoint(self.step, field, valid, lead, analysis.tendencies, use_reentrant=False)
             else:
-                field, weight = self.step(field, valid, lead)
+                field, weight = self.step(field, valid, lead, analysis.tendencies)
             states.append(self.read(field, analysis, valid, lead))
             if keep_fields:
                 kept.append(self.full_field(field, valid))
@@ -229,9 +231,10 @@ class StationPDEModel(nn.Module):
         if self.guide is not None:
             assert view is not None
             given = self._predictors(own, view, issue_time)
-            guessed = self.guide(*given, issue_time, self.sites.number, shown)
-            guided = guessed * self.sites.scale + self.scaling.centre.flatten()
-        return Analysis(field, departures, memory, guided)
+            guided = self._guided(self.guide(*given, issue_time, self.sites.number, shown), issue_time)
+        remembers = self.pde_branch is not None and self.pde_branch.extended is not None
+        tendencies = tendencies_of(scaled, self.config.data.step_seconds) if remembers else None
+        return Analysis(field, departures, memory, guided, tendencies)
 
     def _lifted(self, history: Tensor, issue_time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Departures of the stations from their base state, the scaled fields of them, and their coverage."""
@@ -256,6 +259,14 @@ class StationPDEModel(nn.Module):
         pooled = self.predictors.pooled(filled, view, issue_time, self.sites.features.fixed[:, :3])
         return pooled, self.predictors.local(filled, view, issue_time)
 
+    def _guided(self, guessed: Tensor, issue_time: Tensor) -> Float[Tensor, "batch lead station channel"]:
+        """The guide's guesses of observed variables as departures of the state from the base state."""
+        leads = torch.arange(1, guessed.shape[1] + 1, device=guessed.device)
+        base = self.sites.base(issue_time[:, None] + leads * self.config.data.step_seconds)
+        saturation = self.config.model.saturation
+        observed = to_observed(base, saturation) + guessed * self.sites.observed_scale
+        return to_state(observed, self.sites.pressure, saturation) - base
+
     def _unscaled(self, scaled: Float[Tensor, "*batch channel"]) -> Float[Tensor, "*batch channel"]:
         return scaled * self.scaling.scale.flatten() + self.scaling.centre.flatten()
 
@@ -279,10 +290,14 @@ class StationPDEModel(nn.Module):
             parts.append(given if shown is None else torch.where(shown[..., None], given, 0.0))
         return torch.cat(parts, dim=-1)
 
-    def step(self, field: Tensor, valid_time: Tensor, lead: int | Tensor) -> tuple[Tensor, Tensor | None]:
+    def step(
+        self, field: Tensor, valid_time: Tensor, lead: int | Tensor, tendencies: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """The scaled field one forecast interval later, valid at ``valid_time``, and the router's weights."""
         conditions = self.conditions.step(valid_time, lead)
-        physics = self._physics(field, valid_time, conditions) if self.pde_branch is not None else None
+        physics = None
+        if self.pde_branch is not None:
+            physics = self._physics(field, valid_time, conditions, tendencies, lead)
         data = self.data_branch(field, conditions) if self.data_branch is not None else None
         if self.router is not None:
             found: tuple[Tensor, Tensor] = self.router(data, physics, conditions)
@@ -291,14 +306,17 @@ class StationPDEModel(nn.Module):
         assert only is not None  # the configuration refuses a model without a branch
         return only, None
 
-    def _physics(self, field: Tensor, valid_time: Tensor, conditions: Tensor) -> Tensor:
+    def _physics(
+        self, field: Tensor, valid_time: Tensor, conditions: Tensor, tendencies: Tensor | None, lead: int | Tensor
+    ) -> Tensor:
         assert self.pde_branch is not None
         base = None
         if self.base is not None:
             # paper silent: the base state of the interval is that of its start, where the field comes from.
             start = valid_time - self.config.data.step_seconds
             base = self.base(start).movedim(-1, -2).reshape(-1, *field.shape[1:])
-        return self.scaling(self.pde_branch(self.scaling.inverse(field), base, conditions, self.scaling))
+        state = self.scaling.inverse(field)
+        return self.scaling(self.pde_branch(state, base, conditions, self.scaling, tendencies, lead))
 
     def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """The full state at the stations ``[batch, station, channel]``."""

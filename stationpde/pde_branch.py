@@ -19,6 +19,7 @@ from stationpde import equations
 from stationpde.closure import Closure
 from stationpde.config import Config
 from stationpde.equations import STATE
+from stationpde.extended_terms import ExtendedTerms
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -45,7 +46,7 @@ def system_of(config: Config, grid: Grid2D) -> PDESystem:
     else:
         system = equations.surface(start, advection, pde.latent_heating)
     unresolved = [closure.name for closure in system.closures if closure.name.startswith("S_")]
-    kept = {f"S_{name}" for name in closure_channels(config)}
+    kept = {f"S_{name}" for name in driven_channels(config)}
     # Under a split γ the closure is added beside the equations, with a factor of its own.
     gone = [name for name in unresolved if name not in kept or pde.gamma == "split"]
     dropped = [*gone, *pde.without]
@@ -58,10 +59,15 @@ def has_base(config: Config) -> bool:
 
 
 def closure_channels(config: Config) -> tuple[str, ...]:
-    """Channels that the closure drives."""
+    """Channels that the closure network drives."""
     if not config.model.closure:
         return ()
     return STATE if config.model.closure_wind and has_base(config) else STATE[2:]
+
+
+def driven_channels(config: Config) -> tuple[str, ...]:
+    """Channels with a source beside the equations: all of them under extended terms."""
+    return STATE if config.pde.terms else closure_channels(config)
 
 
 class PDEBranch(nn.Module):
@@ -78,8 +84,10 @@ class PDEBranch(nn.Module):
         self.substeps, self.dt = config.substeps, pde.dt
         self.every_substep = config.model.closure_every == "substep"
         self.split = pde.gamma == "split"
-        channels = closure_channels(config)
-        self.closure = Closure(channels, conditions, config.model.hidden) if channels else None
+        unresolved = closure_channels(config)
+        self.closure = Closure(unresolved, conditions, config.model.hidden) if unresolved else None
+        self.extended = ExtendedTerms(pde.terms, grid, config.data.step_seconds) if pde.terms else None
+        channels = driven_channels(config)
         self.channels = [STATE.index(name) for name in channels]
         system = system_of(config, grid)
         self.semi_lagrangian = pde.advection == "semi_lagrangian"
@@ -112,18 +120,30 @@ class PDEBranch(nn.Module):
         base: Float[Tensor, "batch field y x"] | None,
         conditions: Float[Tensor, "batch condition y x"],
         scaled: nn.Module,
+        tendencies: Float[Tensor, "batch memory y x"] | None = None,
+        lead: int | Tensor = 1,
     ) -> Float[Tensor, "batch field y x"]:
         """The physical forecast of the next field; ``scaled`` turns SI into what networks see."""
         given = {name: base[:, STATE.index(name[:-2])] for name in self.bases} if base is not None else {}
-        source = self._closure(state, conditions, scaled)
+        source = self.sources(state, conditions, scaled, tendencies, lead)
         for substep in range(self.substeps):
             if substep and self.every_substep:
-                source = self._closure(state, conditions, scaled)
+                source = self.sources(state, conditions, scaled)
             state = self._advance(state, given, source)
         return state
 
-    def _closure(self, state: Tensor, conditions: Tensor, scaled: nn.Module) -> dict[str, Tensor]:
-        return {} if self.closure is None else self.closure(scaled(state), conditions)
+    def sources(
+        self, state: Tensor, conditions: Tensor, scaled: nn.Module, tendencies: Tensor | None = None,
+        lead: int | Tensor = 1,
+    ) -> dict[str, Float[Tensor, "batch y x"]]:  # fmt: skip
+        """Tendencies beside the equations, SI per second: the closure, and the extended terms."""
+        found: dict[str, Tensor] = {} if self.closure is None else self.closure(scaled(state), conditions)
+        if self.extended is None:
+            return found
+        assert tendencies is not None
+        added = self.extended(scaled(state), conditions, tendencies, lead)
+        added = added * (scaled.scale / (self.substeps * self.dt))
+        return {f"S_{name}": found.get(f"S_{name}", 0.0) + added[:, c] for c, name in enumerate(STATE)}
 
     def _advance(self, state: Tensor, given: dict[str, Tensor], source: dict[str, Tensor]) -> Tensor:
         inside = given if self.split else {**given, **source}

@@ -54,9 +54,7 @@ class View:
 class Surroundings(nn.Module):
     """Reads scaled fields around stations; a place beyond the grid reads its border, as the equations do."""
 
-    def __init__(
-        self, grid: GridSpec, altitude: NDArray, stations: Stations, step_seconds: int, history: int
-    ) -> None:
+    def __init__(self, grid: GridSpec, altitude: NDArray, stations: Stations, step_seconds: int, history: int) -> None:
         super().__init__()
         lat, lon = np.asarray(stations.lat, float)[:, None], np.asarray(stations.lon, float)[:, None]
         east, north = np.array([(r * x, r * y) for r in RINGS_KM for x, y in _COMPASS]).T

@@ -11,6 +11,7 @@ from fields.series import Stations, StationSeries
 from fields.torch_data import Batch, WindowDataset
 from fields.windows import Split, WindowSpec
 from stationpde.config import Config
+from stationpde.guide_fit import fit_guide
 from stationpde.learner import ModelLearner
 from stationpde.model import StationPDEModel
 from stationpde.statistics import StateStatistics
@@ -108,4 +109,6 @@ def wild(model: torch.nn.Module, size: float = 0.3, seed: int = 1) -> None:
 
 
 def learner(config: Config | None = None, seed: int = 0) -> ModelLearner:
-    return ModelLearner(small_model(config, seed))
+    model = small_model(config, seed)
+    fit_guide(model, small_series(), Split.of(len(small_series())))
+    return ModelLearner(model)

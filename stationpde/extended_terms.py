@@ -1,0 +1,127 @@
+r"""Terms that the printed equations lack and real stations ask for; each one a switch, each starting at nothing.
+
+.. math::
+
+   \partial_t\varphi = \ldots + \sum_r\sum_\psi (A_r \cdot \nabla_r\psi + D_r\nabla^2_r\psi)
+        + \sum_\psi M_{\varphi\psi}\pi_\psi - \lambda_\varphi(X)\,\varphi + Q_\varphi, \qquad
+   \partial_t\pi = -\pi/\tau
+
+``surroundings``: gradients and curvature at three scales, which carry what moves with the flow aloft, and the pressure
+gradient among them. ``memory``: the tendencies of the lifted field over the last 3, 6 and 24 h, fading. ``relaxation``:
+decay of anomalies by regime (wind, pressure slope, dryness, hour). ``radiation``: insolation by day and loss by night,
+with dryness and warmth as proxies of cloud. All are linear in their coefficients, computed from registered operators on
+scaled fields, and held over a forecast interval as the closure is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from pde_ops import Grid2D
+from pde_ops.ops import gradient_scale_x, gradient_scale_y, laplacian_scale
+from stationpde.equations import STATE
+from stationpde.surroundings import steps_back
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["TERMS", "ExtendedTerms", "tendencies_of"]
+
+TERMS = ("surroundings", "memory", "relaxation", "radiation")
+RADII_KM = (105.0, 315.0, 630.0)
+MEMORY_H = (3, 6, 24)
+C = len(STATE)
+_P, _THETA, _Q = STATE.index("p"), STATE.index("theta"), STATE.index("q")
+_LARGEST = 4.0
+# Channels of the conditions, counted from the last: cos z, then four of the time, then the lead.
+_SUN, _TIME = -6, slice(-5, -1)
+
+
+def tendencies_of(
+    scaled: Float[Tensor, "batch time channel y x"], step_seconds: int
+) -> Float[Tensor, "batch memory y x"]:
+    """π(0): what the field gained over the last 3, 6 and 24 h."""
+    last = scaled.shape[1] - 1
+    backs = [steps_back(hours, step_seconds, scaled.shape[1]) for hours in MEMORY_H]
+    return torch.cat([scaled[:, last] - scaled[:, last - back] for back in backs], dim=1)
+
+
+class ExtendedTerms(nn.Module):
+    """Tendencies of scaled fields per forecast interval.
+
+    Parameters
+    ----------
+    terms : those of `TERMS` that are used
+    step_seconds : of the forecast interval
+    """
+
+    undecayed = ("fading",)
+
+    def __init__(self, terms: tuple[str, ...], grid: Grid2D, step_seconds: int) -> None:
+        super().__init__()
+        self.terms, self.grid, self.step_seconds = terms, grid, step_seconds
+        cells = min(grid.shape) - 1
+        self.radii = sorted({min(max(1, round(km * 1e3 / grid.dy)), cells) for km in RADII_KM})
+        counts = {"surroundings": 3 * C * len(self.radii), "memory": C * len(MEMORY_H), "radiation": 8}
+        self.coefficients = nn.ParameterDict({
+            name: nn.Parameter(torch.zeros(C, counts[name])) for name in terms if name in counts
+        })  # fmt: skip
+        if "memory" in terms:
+            # τ as a number of days, one for each span; a tendency of three hours is soon gone.
+            self.fading = nn.Parameter(torch.tensor([0.25, 0.5, 1.0]).repeat_interleave(C))
+        if "relaxation" in terms:
+            self.coefficients["relaxation"] = nn.Parameter(torch.zeros(C, 10))
+
+    def forward(
+        self,
+        state: Float[Tensor, "batch channel y x"],
+        conditions: Float[Tensor, "batch condition y x"],
+        tendencies: Float[Tensor, "batch memory y x"],
+        lead: int | Tensor,
+    ) -> Float[Tensor, "batch channel y x"]:
+        """What the scaled state gains in an interval that ends at a lead."""
+        found = torch.zeros_like(state)
+        dryness = (state[:, _THETA] - state[:, _Q])[:, None]
+        if "surroundings" in self.terms:
+            found = found + self._sum("surroundings", self._slopes(state))
+        if "memory" in self.terms:
+            elapsed = (lead - 1) * (self.step_seconds / 86400.0)
+            fading = torch.exp(-elapsed / self.fading.abs().clamp(min=0.02))
+            found = found + self._sum("memory", tendencies * fading[:, None, None])
+        if "relaxation" in self.terms:
+            rate = self._sum("relaxation", self._regime(state, dryness, conditions))
+            found = found - rate * state
+        if "radiation" in self.terms:
+            found = found + self._sum("radiation", self._radiation(state, dryness, conditions))
+        return found
+
+    def _sum(self, name: str, inputs: Tensor) -> Tensor:
+        return torch.einsum("of,bfyx->boyx", self.coefficients[name], inputs)
+
+    def _slopes(self, state: Tensor) -> Tensor:
+        """Differences over each radius: slopes and curvature without their unit of length."""
+        found = []
+        for radius in self.radii:
+            length = radius * self.grid.dy
+            found += [gradient_scale_x(state, grid=self.grid, radius=radius) * length]
+            found += [gradient_scale_y(state, grid=self.grid, radius=radius) * length]
+            found += [laplacian_scale(state, grid=self.grid, radius=radius) * length**2]
+        return torch.cat(found, dim=1)
+
+    def _regime(self, state: Tensor, dryness: Tensor, conditions: Tensor) -> Tensor:
+        pressure, radius = state[:, _P : _P + 1], self.radii[len(self.radii) // 2]
+        length = radius * self.grid.dy
+        slopes = [op(pressure, grid=self.grid, radius=radius) * length for op in (gradient_scale_x, gradient_scale_y)]
+        parts = [torch.ones_like(dryness), state[:, :2], *slopes, dryness, conditions[:, _TIME]]
+        return torch.cat(parts, dim=1).clamp(-_LARGEST, _LARGEST)
+
+    def _radiation(self, state: Tensor, dryness: Tensor, conditions: Tensor) -> Tensor:
+        sun = conditions[:, _SUN, None]
+        day, night = sun.clamp(min=0.0), (sun < 0.0).to(sun.dtype)
+        speed = (state[:, :1].square() + state[:, 1:2].square() + 1e-6).sqrt()
+        one, warmth = torch.ones_like(dryness), state[:, _THETA, None]
+        by_day = day * torch.cat([one, dryness, warmth, state[:, _Q, None]], dim=1)
+        return torch.cat([by_day, night * torch.cat([one, speed, dryness, warmth], dim=1)], dim=1)
