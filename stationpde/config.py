@@ -74,7 +74,7 @@ class Config(Section):
         if self.pde.terms and not (self.model.state == "anomaly" and self.model.closure_every == "interval"):
             raise ValueError("pde.terms need model.state = 'anomaly' and model.closure_every = 'interval'")
         if self.model.guide == "linear" and self.model.state == "raw":
-            raise ValueError("model.guide = 'linear' guesses departures: take model.state = 'anomaly', or guide = 'none'")
+            raise ValueError("model.guide = 'linear' needs model.state = 'anomaly'")
         if "radiation" in self.pde.terms and not self.model.solar:
             raise ValueError("the term 'radiation' needs model.solar = true")
         if self.pde.advection == "semi_lagrangian" and self.pde.rule != "none":

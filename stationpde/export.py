@@ -60,7 +60,7 @@ class AnalysisProgram(nn.Module):
 
 
 class PrepareProgram(nn.Module):
-    """``issue_time, lead, field[, tendencies]`` to ``state`` in SI, and what drives it: ``base`` and ``drive`` where there are any.
+    """``issue_time, lead, field[, tendencies]`` to ``state`` in SI, and what drives it: ``base`` and ``drive``, if any.
 
     ``drive`` is the closure of the interval, or the conditions that it is computed from at every sub-step.
     """

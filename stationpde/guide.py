@@ -62,7 +62,7 @@ class Guide(nn.Module):
         number: Int64[Tensor, " station"],
         shown: Bool[Tensor, "batch station"] | None,
     ) -> Float[Tensor, "batch lead station channel"]:
-        """First guesses of *observed* variables, scaled; ``number`` is a station's place in training, -1 for a new one."""
+        """First guesses of observed variables, scaled; ``number`` is a station's place in training, -1 for none."""
         known = (number >= 0)[:, None]
         if shown is not None:
             known = known & shown[..., None]

@@ -42,7 +42,7 @@ _GROUP = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """Sums over rows: ``xx[part, ..., f, f]``, ``xy[part, ..., f, lead, channel]``, ``yy[part, ..., lead, channel]``."""
+    """Sums: ``xx[part, ..., f, f]``, ``xy[part, ..., f, lead, channel]``, ``yy[part, ..., lead, channel]``."""
 
     xx: Tensor
     xy: Tensor
@@ -72,7 +72,7 @@ class _Sums:
         return self.yy[part].flatten(0, -2).sum(0) + fit.flatten(0, -2).sum(0)
 
     def fitted(self, strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-        """Weights ``[..., f, lead × channel]`` with each channel's best strength on parts left out, and without each."""
+        """Weights ``[..., f, lead × channel]`` with a channel's best strength on parts left out, and without each."""
         errors, folds = [], []
         for strength in strengths:
             weights = [self.solve(strength, part) for part in range(FOLDS)]

@@ -13,7 +13,7 @@ PARTS = {
     "no_pde": ("pde_branch", "router"),
     "no_data": ("data_branch", "router"),
     "no_station_head": ("head", "embedding"),
-    "no_closure": ("pde_branch.closure", "pde_branch.gamma_closure"),
+    "no_closure": ("pde_branch.closure",),
 }
 
 

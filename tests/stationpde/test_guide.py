@@ -1,0 +1,157 @@
+"""The linear guide: a fit that can be checked, honest in training, and defined for stations it never met."""
+
+import numpy as np
+import pytest
+import torch
+from small_network import learner, places, small_config, small_model, small_series, weather, windows
+
+from fields.windows import Split
+from stationpde.guide_fit import FOLDS, _Sums, fit_guide
+from stationpde.model import StationPDEModel
+
+
+def sums_of(x, y):
+    """Sums of rows ``[part, row, f]`` and targets ``[part, row, lead, channel]``."""
+    xy = torch.einsum("prf,prlc->pflc", x, y)
+    return _Sums(x.mT @ x, xy, y.square().sum(1))
+
+
+def drawn(seed=0, parts=FOLDS, rows=60):
+    drawn = torch.Generator().manual_seed(seed)
+    x = torch.randn(parts, rows, 4, generator=drawn, dtype=torch.float64)
+    law = torch.randn(4, 2, 3, generator=drawn, dtype=torch.float64)
+    noise = 0.1 * torch.randn(parts, rows, 2, 3, generator=drawn, dtype=torch.float64)
+    return x, torch.einsum("prf,flc->prlc", x, law) + noise, law
+
+
+def test_a_weak_fit_finds_the_law_behind_the_rows():
+    x, y, law = drawn()
+    whole, folds = sums_of(x, y).fitted((1e-6, 10.0))
+    # 300 rows with noise of 0.1: weights are off by 0.1 / sqrt(300) or so.
+    assert torch.allclose(whole, law.flatten(-2), atol=0.03)
+    assert folds.shape == (FOLDS, 4, 6)
+
+
+def test_the_error_on_a_part_left_out_is_that_of_its_rows():
+    x, y, _ = drawn(1)
+    sums = sums_of(x, y)
+    weights = sums.solve(0.01, without=2)
+    direct = (torch.einsum("rf,flc->rlc", x[2], weights) - y[2]).square().sum((0, 1))
+    torch.testing.assert_close(sums.errors(weights, 2), direct)
+    y[2] += 5.0  # what was left out has no say
+    torch.testing.assert_close(sums_of(x, y).solve(0.01, without=2), weights)
+
+
+def test_a_guide_that_was_not_fitted_changes_nothing():
+    config = small_config()
+    whole, less = small_model(config), small_model(config.ablated("no_guide"))
+    batch = windows(config, [1, 7])
+    with torch.no_grad():
+        one, other = (model(batch.history, batch.issue_time).state for model in (whole, less))
+    assert torch.equal(one, other)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return learner().model
+
+
+def test_the_guide_is_better_than_the_field_alone(fitted):
+    series = small_series()
+    batch = windows(fitted.config, range(80, 110))
+    alone = small_model(fitted.config)
+    truth = torch.as_tensor(series.values[85:117])
+    errors = []
+    for model in (fitted.eval(), alone):
+        with torch.no_grad():
+            found = model(batch.history, batch.issue_time).observed
+        error = torch.nan_to_num(found - batch.future) / truth.nan_to_num().std(dim=(0, 1))
+        errors.append(float(error.square().mean()))
+    assert errors[0] < 0.8 * errors[1]
+
+
+def test_a_training_window_is_answered_without_its_own_part_of_the_record():
+    """Spoiling the targets of one part changes what a forecast says, and nothing of what training hears there."""
+    series, config = small_series(), small_config()
+    split = Split.of(len(series))
+    spoilt_values = series.values.copy()
+    # The middle of the second of five parts of the 66 training windows, clear of the windows of its neighbours.
+    spoilt_values[24:26, :, :2] += 30.0
+    spoilt = type(series)(series.time, spoilt_values, series.stations, series.step_seconds)
+    batch = windows(config, [18])  # issued at step 22, targets 23 and 24
+    guesses = {}
+    for name, record in (("true", series), ("spoilt", spoilt)):
+        model = small_model(config)  # statistics of the true record: the fit alone differs
+        fit_guide(model, record, split)
+        for mode in (True, False):
+            model.train(mode)
+            with torch.no_grad():
+                guesses[name, mode] = model.analyse(batch.history, batch.issue_time).guided
+    change = {mode: (guesses["true", mode] - guesses["spoilt", mode]).abs().amax() for mode in (True, False)}
+    assert change[False] > 10 * change[True]
+
+
+def test_a_new_station_is_guessed_by_what_all_share(fitted):
+    batch = windows(fitted.config, [3])
+    stations = fitted.sites.stations
+    strangers = type(stations)(tuple(f"new{i}" for i in range(12)), stations.lat, stations.lon, stations.alt)
+    silent = torch.full_like(batch.history, torch.nan)
+    model = fitted.eval().at(strangers)
+    with torch.no_grad():
+        assert torch.isfinite(model(batch.history, batch.issue_time).observed).all()
+        assert torch.isfinite(model(silent, batch.issue_time).observed).all()
+        guessed = model.analyse(batch.history, batch.issue_time).guided
+        fitted.guide.local.mul_(3.0)
+        again = model.analyse(batch.history, batch.issue_time).guided
+        known = fitted.analyse(batch.history, batch.issue_time).guided
+        fitted.guide.local.div_(3.0)
+    assert torch.equal(guessed, again)
+    assert not torch.allclose(known, fitted.analyse(batch.history, batch.issue_time).guided)
+
+
+def test_a_station_that_is_not_shown_is_guessed_as_a_new_one(fitted):
+    batch = windows(fitted.config, [3])
+    shown = torch.ones(1, 12, dtype=torch.bool)
+    shown[0, 4] = False
+    with torch.no_grad():
+        before = fitted.eval().analyse(batch.history, batch.issue_time, shown).guided
+        fitted.guide.local[4].mul_(3.0)
+        after = fitted.analyse(batch.history, batch.issue_time, shown).guided
+        fitted.guide.local[4].div_(3.0)
+    assert torch.equal(before, after)
+
+
+def test_the_share_is_the_same_for_a_lead_in_a_tensor_and_ends_with_the_horizon(fitted):
+    guide = fitted.guide
+    guided, field = torch.randn(2, 2, 12, 5), torch.randn(2, 12, 5)
+    for lead in (1, 2, 3):
+        found = guide.mix(guided, field, lead)
+        torch.testing.assert_close(found, guide.mix(guided, field, torch.tensor(lead)))
+    assert torch.equal(guide.mix(guided, field, 3), field)
+
+
+def test_a_checkpoint_holds_the_fit(fitted):
+    tensors = {name: value.clone() for name, value in fitted.state_dict().items()}
+    again = StationPDEModel.from_tensors(fitted.config, fitted.statistics.stations.id, tensors).eval()
+    batch = windows(fitted.config, [5])
+    with torch.no_grad():
+        one, other = (model(batch.history, batch.issue_time).state for model in (fitted.eval(), again))
+    assert torch.equal(one, other)
+
+
+def test_a_fit_takes_every_hour_of_issue():
+    from stationpde.guide_fit import _sampled
+
+    chosen = _sampled(np.arange(10_000), 24)
+    assert len(set((chosen % 24).tolist())) == 24
+
+
+def test_a_record_with_gaps_in_a_variable_is_fitted_for_the_others():
+    series = weather(places(), gaps=0.0)
+    values = series.values.copy()
+    values[..., 2] = np.nan
+    model = small_model()
+    fit_guide(model, type(series)(series.time, values, series.stations, series.step_seconds), Split.of(len(series)))
+    weights = model.guide.pooled.unflatten(-1, (2, 5))
+    assert torch.isfinite(model.guide.pooled).all() and torch.isfinite(model.guide.local).all()
+    assert not weights[..., 2].any() and weights[..., 3].any()

@@ -1,0 +1,95 @@
+"""What stations see around them, and the terms that extend the equations."""
+
+import pytest
+import torch
+from small_network import places, small_config, small_model, windows
+
+from stationpde.extended_terms import TERMS, ExtendedTerms, tendencies_of
+from stationpde.predictors import GROUPS, Predictors
+from stationpde.surroundings import PLACES, Surroundings, steps_back
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_model()
+
+
+def test_a_ramp_is_seen_higher_in_the_east_and_level_in_the_north(model):
+    grid, stations = model.region.grid, places()
+    sees = Surroundings(grid, model.region.altitude, stations, 21600, 5)
+    ramp = torch.linspace(0.0, 1.0, grid.width).expand(1, 5, 5, *grid.shape)
+    view = sees(ramp, model.sites.read(ramp))
+    middle = [i for i in range(12) if 3.0 < stations.lon[i] < 10.0]
+    east, west, north = (view.around[0, middle, place] for place in range(3))
+    # Away from the border the ramp falls to the west as it rises to the east; a metre east is the same one row on.
+    assert (east > 0.05).all() and torch.allclose(east, -west, atol=1e-5)
+    assert torch.allclose(north, torch.zeros_like(north), atol=1e-5)
+    assert view.around.shape == (1, 12, PLACES, 5)
+    assert not view.change.any() and not view.drift.any()
+
+
+def test_changes_of_the_surroundings_are_those_of_their_differences(model):
+    grid = model.region.grid
+    sees = Surroundings(grid, model.region.altitude, places(), 21600, 5)
+    fields = torch.randn(1, 5, 5, *grid.shape)
+    view, before = sees(fields, model.sites.read(fields)), sees(fields[:, :4], model.sites.read(fields[:, :4]))
+    assert sees.back == (1, 2)
+    torch.testing.assert_close(view.change, view.around - before.around)
+
+
+def test_spans_are_whole_steps_within_the_history():
+    assert [steps_back(hours, 10800, 16) for hours in (1, 3, 12, 24, 96)] == [1, 1, 4, 8, 15]
+    assert steps_back(3, 3600, 48) == 3
+
+
+def test_each_group_of_products_adds_predictors(model):
+    batch = windows(model.config, [2])
+    own, scaled, _ = model._lifted(batch.history, batch.issue_time)
+    view = model.sites.surroundings(scaled, model.sites.read(scaled))
+    own, place = torch.nan_to_num(own / model.sites.scale), model.sites.features.fixed[:, :3]
+    counts = []
+    for number in range(len(GROUPS) + 1):
+        found = Predictors(21600, 5, GROUPS[:number]).pooled(own, view, batch.issue_time, place)
+        assert torch.isfinite(found).all()
+        counts.append(found.shape[-1])
+    assert counts == sorted(set(counts))
+
+
+def test_extended_terms_start_as_nothing():
+    config = small_config()
+    whole, printed = small_model(config), small_model(config.ablated("printed_pde"))
+    # The factor of the closure is drawn from no generator: the models share all other weights.
+    batch = windows(config, [1, 7])
+    with torch.no_grad():
+        one, other = (m(batch.history, batch.issue_time).state for m in (whole, printed))
+    torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_every_term_moves_the_field_and_can_be_left_out(model, name):
+    terms = ExtendedTerms((name,), model.region.pde_grid, 21600)
+    conditions = model.conditions.step(torch.tensor([1_672_531_200]), 1)
+    state, past = torch.randn(1, 5, *model.region.grid.shape), torch.randn(1, 15, *model.region.grid.shape)
+    assert not terms(state, conditions, past, 1).any()
+    with torch.no_grad():
+        terms.coefficients[name].fill_(0.1)
+    assert terms(state, conditions, past, 1).any()
+    assert list(terms.coefficients) == [name]
+
+
+def test_remembered_tendencies_fade(model):
+    terms = ExtendedTerms(("memory",), model.region.pde_grid, 21600)
+    with torch.no_grad():
+        terms.coefficients["memory"].fill_(0.1)
+    conditions = model.conditions.step(torch.tensor([1_672_531_200]), 1)
+    state = torch.zeros(1, 5, *model.region.grid.shape)
+    past = torch.ones(1, 15, *model.region.grid.shape)
+    sizes = [float(terms(state, conditions, past, lead).detach().abs().mean()) for lead in (1, 2, 4)]
+    assert sizes[0] > sizes[1] > sizes[2] > 0.0
+
+
+def test_tendencies_are_what_the_field_gained():
+    fields = torch.randn(2, 5, 5, 3, 4)
+    found = tendencies_of(fields, 21600)
+    torch.testing.assert_close(found[:, :5], fields[:, 4] - fields[:, 3])
+    torch.testing.assert_close(found[:, 10:], fields[:, 4] - fields[:, 0])
