@@ -41,6 +41,7 @@ class StationInputs(nn.Module):
     def __init__(self, climatology: Climatology, mean: Tensor, std: Tensor, step_seconds: int) -> None:
         super().__init__()
         self.step_seconds = step_seconds
+        self._climatology = climatology
         self.climatology = ClimatologyTable(climatology)
         self.register_buffer("mean", mean)
         self.register_buffer("std", std)
@@ -52,6 +53,11 @@ class StationInputs(nn.Module):
         mean, std, _ = station_moments(series.values[split.slice("train")], floors(series.variables))
         scales = (torch.as_tensor(part, dtype=torch.float32) for part in (mean, std))
         return cls(Climatology.of(series, split), *scales, series.step_seconds)
+
+    def take(self, stations: slice) -> StationInputs:
+        """Those of some of the stations."""
+        parts = self._climatology.take(stations), self.mean[stations], self.std[stations]
+        return StationInputs(*parts, self.step_seconds)
 
     def filled(
         self, history: Float[Tensor, "batch time station channel"], issue_time: Int64[Tensor, " batch"]
