@@ -51,13 +51,17 @@ class StationInputs(nn.Module):
         """From the training split of a record."""
         series, split = source.series, source.windows.split
         mean, std, _ = station_moments(series.values[split.slice("train")], floors(series.variables))
-        scales = (torch.as_tensor(part, dtype=torch.float32) for part in (mean, std))
-        return cls(Climatology.of(series, split), *scales, series.step_seconds)
+        return cls(
+            Climatology.of(series, split),
+            torch.as_tensor(mean, dtype=torch.float32),
+            torch.as_tensor(std, dtype=torch.float32),
+            series.step_seconds,
+        )
 
     def take(self, stations: slice) -> StationInputs:
         """Those of some of the stations."""
-        parts = self._climatology.take(stations), self.mean[stations], self.std[stations]
-        return StationInputs(*parts, self.step_seconds)
+        climatology = self._climatology.take(stations)
+        return StationInputs(climatology, self.mean[stations], self.std[stations], self.step_seconds)
 
     def filled(
         self, history: Float[Tensor, "batch time station channel"], issue_time: Int64[Tensor, " batch"]

@@ -78,7 +78,7 @@ class RidgeInputs:
         self, own: Float[Tensor, "batch time station channel"], calendar: Tensor, recent: Tensor, stations: slice
     ) -> Float[Tensor, "batch station feature"]:
         """All inputs of some stations, from their own scaled histories and what all stations tell."""
-        batch, _, count, _ = own.shape
+        count = own.shape[2]
         parts = [own.transpose(1, 2).flatten(2), calendar[:, None].expand(-1, count, -1)]
         near = self.neighbours[stations]
         if near.shape[1]:
