@@ -89,10 +89,5 @@ def _close(one: Tensor, other: Tensor, all_of_them: Tensor) -> bool:
 
 
 def _first(batch: Batch) -> Batch:
-    return replace(
-        batch,
-        history=batch.history[:1],
-        future=batch.future[:1],
-        issue_time=batch.issue_time[:1],
-        index=batch.index[:1],
-    )
+    parts = {name: getattr(batch, name)[:1] for name in ("history", "future", "issue_time", "index")}
+    return replace(batch, **parts)
