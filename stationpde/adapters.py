@@ -48,8 +48,9 @@ class Region:
         """The region of a network; altitude from an elevation model, else from the stations as in the paper."""
         wanted = config.grid
         grid = GridSpec.around(
-            stations.lat, stations.lon, height=wanted.height, width=wanted.width, margin=wanted.margin
-        )
+            stations.lat, stations.lon, height=wanted.height, width=wanted.width, margin=wanted.margin,
+            least_cell_m=1e3 * wanted.least_cell_km,
+        )  # fmt: skip
         if elevation is not None:
             return cls(grid, elevation.on(grid))
         return cls(grid, station_altitude(stations.lat, stations.lon, stations.alt, grid, lift_settings(config)))
