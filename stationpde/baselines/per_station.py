@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from fields.normalize import Climatology, floors, station_moments
-from fields.series import StationSeries
-from fields.torch_data import Batch, ClimatologyTable, fill_history
-from fields.windows import Split
+from fields.torch_data import Batch
+from stationpde.baselines.inputs import StationInputs, horizon_of
 from stationpde.config import Config
 from stationpde.errors import UsageError
 from stationpde.state import clipped
@@ -28,44 +26,13 @@ from stationpde.training.source import WindowSource
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["Frame", "NetworkLearner", "NetworkLosses", "PerStation", "masked_mean", "per_station"]
+__all__ = ["NetworkLearner", "NetworkLosses", "PerStation", "masked_mean", "per_station"]
 
 Kind = Literal["mse", "l1"]
 # Rows (windows × stations) that pass through a network at once; a network of 1,866 stations takes several rounds.
 ROWS = 4096
 # Added to the variance of a window, in station standard deviations: an unchanging window is not blown up.
 _EPSILON = 1e-5
-
-
-class Frame(nn.Module):
-    """What a network's inputs and outputs are measured in: each station's own mean and spread, from the training split.
-
-    All of it is kept as buffers, so that a checkpoint is a whole model.
-    """
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, series: StationSeries, split: Split) -> None:
-        super().__init__()
-        mean, std, _ = station_moments(series.values[split.slice("train")], floors(series.variables))
-        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
-        self.register_buffer("std", torch.tensor(std, dtype=torch.float32))
-        self.climatology = ClimatologyTable(Climatology.of(series, split))
-
-    def history(self, batch: Batch) -> Float[Tensor, "batch history station channel"]:
-        """The history without gaps, normalised: linear in time, else the last value, else the climatology."""
-        steps = torch.arange(1 - batch.history.shape[1], 1, device=batch.issue_time.device)
-        usual = self.climatology(batch.issue_time[:, None] + steps * batch.step_seconds)
-        return self.normalised(fill_history(batch.history, usual))
-
-    def normalised(self, values: Float[Tensor, "... station channel"]) -> Float[Tensor, "... station channel"]:
-        """SI to departures from the station's mean in its standard deviations."""
-        return (values - self.mean) / self.std
-
-    def physical(self, values: Float[Tensor, "... station channel"]) -> Float[Tensor, "... station channel"]:
-        """The inverse of `normalised`."""
-        return values * self.std + self.mean
 
 
 class PerStation(nn.Module):
@@ -152,11 +119,11 @@ def masked_mean(
 
 
 class _Parts(nn.Module):
-    """The frame and the network, as one module for checkpoints."""
+    """Scales and network as one module: a checkpoint of it is a whole model."""
 
-    def __init__(self, frame: Frame, network: nn.Module) -> None:
+    def __init__(self, inputs: StationInputs, network: nn.Module) -> None:
         super().__init__()
-        self.frame, self.network = frame, network
+        self.inputs, self.network = inputs, network
 
 
 class NetworkLearner:
@@ -173,10 +140,9 @@ class NetworkLearner:
     def __init__(
         self, config: Config, source: WindowSource, network: nn.Module, *, kind: Kind = "mse", about: str = ""
     ) -> None:
-        self.frame = Frame(source.series, source.windows.split)
+        self.config, self.inputs = config, StationInputs.of(source)
         self.network, self.kind, self.about = network, kind, about
-        self.horizon, self.window = config.data.horizon, config.data.history
-        self.parts = _Parts(self.frame, network)
+        self.parts = _Parts(self.inputs, network)
         series = source.series
         self.weights = tuple(
             float(seen and name in config.data.scored) for name, seen in zip(series.variables, series.scored)
@@ -189,14 +155,15 @@ class NetworkLearner:
 
     def forecast(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """The normalised forecast, and what the network wants to be penalised for."""
-        found = self.network(self.frame.history(batch), batch.issue_time)
-        made, sums = found if isinstance(found, tuple) else (found, None)
-        leads = batch.future.shape[1] or self.horizon
-        if leads > self.horizon:
+        leads, most = horizon_of(batch, self.config), self.config.data.horizon
+        if leads > most:
             raise UsageError(
-                f"a network made for {self.horizon} steps was asked for {leads}",
+                f"a network made for {most} steps was asked for {leads}",
                 do=f"--set data.horizon={leads} and train it again",
             )
+        history = self.inputs.scaled(self.inputs.filled(batch.history, batch.issue_time))
+        found = self.network(history, batch.issue_time)
+        made, sums = found if isinstance(found, tuple) else (found, None)
         return made[:, :leads], sums
 
     def losses(self, batch: Batch, reducer: Reducer) -> NetworkLosses:
@@ -207,7 +174,7 @@ class NetworkLearner:
     def scored(self, made: Tensor, sums: Tensor | None, batch: Batch, reducer: Reducer) -> NetworkLosses:
         """The loss of a normalised forecast."""
         weights = torch.tensor(self.weights, dtype=made.dtype, device=made.device)
-        error = masked_mean(made, self.frame.normalised(batch.future), weights, self.kind, reducer)
+        error = masked_mean(made, self.inputs.scaled(batch.future), weights, self.kind, reducer)
         if sums is None:
             return NetworkLosses(error, error.detach(), torch.zeros_like(error))
         penalty: Tensor = self.network.penalty(reducer.sum(sums))  # type: ignore[operator]
@@ -215,7 +182,7 @@ class NetworkLearner:
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
         """The forecast in SI, relative humidity within its range."""
-        return clipped(self.frame.physical(self.forecast(batch)[0]))
+        return clipped(self.inputs.unscaled(self.forecast(batch)[0]))
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Matrices decay, biases and scales do not."""
@@ -223,12 +190,12 @@ class NetworkLearner:
 
     def describe(self) -> Mapping[str, Any]:
         """Shapes."""
-        stations, channels = self.frame.mean.shape
+        stations, channels = self.inputs.mean.shape
         found: dict[str, Any] = {
             "network": self.about or type(self.network).__name__,
             "stations": stations,
-            "history": [self.window, stations, channels],
-            "horizon": self.horizon,
+            "history": [self.config.data.history, stations, channels],
+            "horizon": self.config.data.horizon,
             "loss": self.kind,
             "parameters": sum(p.numel() for p in self.network.parameters()),
         }
