@@ -1,9 +1,10 @@
 r"""Ridge regression of many targets on the same inputs, each target with gaps of its own, without imputing any.
 
-.. math:: w_j = \Bigl(\sum_{i \in O_j} x_i x_i^T + \lambda I\Bigr)^{-1} \sum_{i \in O_j} x_i y_{ij}
+.. math:: w_j = \Bigl(\sum_{i \in O_j} x_i x_i^T + \lambda_j D\Bigr)^{-1} \sum_{i \in O_j} x_i y_{ij}
 
-with :math:`O_j` the rows in which target :math:`j` was observed. Targets with the same rows share a matrix, and from
-one set of rows to the next only the rows that differ are added or taken away.
+with :math:`O_j` the rows in which target :math:`j` was observed and :math:`D` the variances of the inputs, so that the
+penalty is that of standardised inputs. Targets with the same rows share a matrix, and from one set of rows to the next
+only the rows that differ are added or taken away.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from scipy.linalg import cho_factor, cho_solve
 __all__ = ["masked_ridge"]
 
 Array = np.ndarray[Any, Any]
+
+# Of an input that hardly changes: the matrix stays regular, and a constant is hardly penalised.
+_LEAST_VARIANCE = 1e-6
 
 
 def masked_ridge(inputs: Array, targets: Array, penalties: Array) -> Array:
@@ -32,10 +36,11 @@ def masked_ridge(inputs: Array, targets: Array, penalties: Array) -> Array:
     products = inputs.T @ np.where(there, targets, 0.0)
     weights = np.empty((len(penalties), *products.shape))
     diagonal = np.diag_indices(inputs.shape[1])
+    variances = np.maximum(inputs.var(axis=0), _LEAST_VARIANCE)
     for gram, columns in _grams(inputs, there):
         for penalty in np.unique(penalties[:, columns]):
             ridge = gram.copy()
-            ridge[diagonal] += penalty
+            ridge[diagonal] += penalty * variances
             factor = cho_factor(ridge, lower=True, overwrite_a=True, check_finite=False)
             solved = cho_solve(factor, products[:, columns], check_finite=False)
             for trial, alike in enumerate(penalties[:, columns] == penalty):

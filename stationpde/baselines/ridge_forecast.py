@@ -37,8 +37,8 @@ _HARMONICS = 2
 # Harmonics of a year that was not seen nearly whole are a trend, which goes astray beyond the record.
 _LEAST_YEARS = 0.8
 _CHANGE_SECONDS = 6 * 3600
-# λ that are tried; inputs and targets are in standard deviations.
-PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+# λ that are tried; inputs and targets count in standard deviations.
+PENALTIES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 # Leads, evenly spaced, on which λ is chosen.
 _TRIED_LEADS = 4
 # Stations whose windows are in memory at once while fitting.
