@@ -197,7 +197,7 @@ class NetworkLearner:
             "history": [self.config.data.history, stations, channels],
             "horizon": self.config.data.horizon,
             "loss": self.kind,
-            "parameters": sum(p.numel() for p in self.network.parameters()),
+            "parameters": sum(p.numel() for p in self.network.parameters() if p.requires_grad),
         }
         if isinstance(self.network, PerStation):
             found |= {"instance_norm": self.network.instance_norm, "rows_at_once": self.network.rows}
@@ -205,8 +205,9 @@ class NetworkLearner:
 
 
 def per_station(
-    config: Config, source: WindowSource, network: nn.Module, *, kind: Kind = "mse", instance_norm: bool = False
-) -> NetworkLearner:
+    config: Config, source: WindowSource, network: nn.Module, *, kind: Kind = "mse", instance_norm: bool = False,
+    about: str = "",
+) -> NetworkLearner:  # fmt: skip
     """A learner of a network of one station, ``[rows, history, channel]`` to ``[rows, lead, channel]``."""
-    about = type(network).__name__
-    return NetworkLearner(config, source, PerStation(network, instance_norm), kind=kind, about=about)
+    shared = PerStation(network, instance_norm)
+    return NetworkLearner(config, source, shared, kind=kind, about=about or type(network).__name__)
