@@ -2,7 +2,7 @@
 
 Reference: Liu et al., "iTransformer: Inverted Transformers Are Effective for Time Series Forecasting", ICLR 2024.
 
-What differs from the original: called per station with weights that all stations share; five variables make five tokens;
+What differs from the original: called per station with weights that all stations share, so that there are five tokens;
 width 256 and two layers; no calendar tokens; instance normalisation is a switch that validation decides.
 """
 

@@ -2,8 +2,8 @@
 
 Reference: Wang et al., "TimeMixer: Decomposable Multiscale Mixing for Time Series Forecasting", ICLR 2024.
 
-What differs from the original: called per station with weights that all stations share, the variables embedded together;
-as many halvings of the window, three at most, as leave four steps on the coarsest scale (two of 16 steps, three of 48);
+What differs from the original: called per station with weights that all stations share, variables embedded together; as
+many halvings of the window, three at most, as leave four steps on the coarsest scale (two of 16 steps, three of 48);
 no calendar features; instance normalisation is a switch that validation decides; layers that the module creates and
 makes no use of are not trained.
 """

@@ -4,8 +4,8 @@ Reference: Wang et al., "TimeXer: Empowering Transformers for Time Series Foreca
 NeurIPS 2024.
 
 What differs from the original: called per station with weights that all stations share, each variable having the others
-as its exogenous ones; the patch is the longest of at most 16 steps that divides the window into two or more (8 of 16, 16
-of 48); no calendar features; instance normalisation is a switch that validation decides.
+as its exogenous ones; the patch is the longest of at most 16 steps that divides the window into two or more (8 of 16,
+16 of 48); no calendar features; instance normalisation is a switch that validation decides.
 """
 
 from __future__ import annotations
