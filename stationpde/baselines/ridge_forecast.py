@@ -20,6 +20,7 @@ from fields.torch_data import Batch
 from stationpde.baselines.inputs import StationInputs, horizon_of, neighbours_of, steps_of, window_batches
 from stationpde.baselines.ridge_fit import masked_ridge
 from stationpde.config import Config
+from stationpde.state import clipped
 from stationpde.training.source import WindowSource
 
 if TYPE_CHECKING:
@@ -101,10 +102,10 @@ class Ridge:
     penalties: tuple[float, ...]
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """The linear forecast of all leads."""
+        """The linear forecast of all leads, relative humidity within its range."""
         made = torch.einsum("bnf,nft->bnt", self.see(batch), self.weights)
         by_lead = made.unflatten(2, (len(self.penalties), -1)).permute(0, 3, 1, 2)
-        return self.see.inputs.unscaled(by_lead[:, : horizon_of(batch, self.config)])
+        return clipped(self.see.inputs.unscaled(by_lead[:, : horizon_of(batch, self.config)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
