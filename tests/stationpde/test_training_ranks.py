@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 import training_rank
-from conftest import wait_until
 from training_learner import small_config
+from training_processes import wait_until
 
 from stationpde.training import checkpoint_files
 from stationpde.training.distributed import LocalWorld

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import wait_until
 from training_learner import build_linear, small_config, small_series
+from training_processes import wait_until
 
 from stationpde.errors import ResourceError
 from stationpde.training import checkpoint_files
