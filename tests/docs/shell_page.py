@@ -1,6 +1,6 @@
 """Run what a page shows as shell: its ``sh`` blocks in order, in one folder, as typed.
 
-What a page needs beforehand stands in a comment that begins with ``<!-- first:``; ``$SHARED`` is the folder of real data.
+What a page needs beforehand stands in a comment that begins with ``<!-- first:``; ``$SHARED`` is where real data lie.
 Training is cut short by a function in front of the command; everything else is the command itself.
 """
 
@@ -15,8 +15,8 @@ SHARED = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
 
 # A few steps of a small model; a page's own options stand before these, and the last of a key wins.
 SHORT = (
-    "train.max_steps=2", "train.epochs=1", "train.validate_windows=2", "train.batch=2", "grid.height=8", "model.hidden=4",
-    "model.encoder_hidden=4", "model.head_hidden=8", "train.threads=1",
+    "train.max_steps=2", "train.epochs=1", "train.validate_windows=2", "train.batch=2", "grid.height=8",
+    "model.hidden=4", "model.encoder_hidden=4", "model.head_hidden=8", "train.threads=1",
 )  # fmt: skip
 
 PROLOGUE = """

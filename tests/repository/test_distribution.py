@@ -1,4 +1,4 @@
-"""What is published: a wheel and a source archive that build, install into an empty environment and run from anywhere."""
+"""What is published: a wheel and a source archive that build, install into an empty place and run from anywhere."""
 
 import os
 import subprocess
