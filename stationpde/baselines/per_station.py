@@ -7,7 +7,7 @@ weights that all stations share: the way in which general forecasting models are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,9 +24,9 @@ from stationpde.training.optimiser import decayed_groups
 from stationpde.training.source import WindowSource
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int64
 
-__all__ = ["NetworkLearner", "NetworkLosses", "PerStation", "masked_mean", "per_station"]
+__all__ = ["AllStations", "NetworkLearner", "NetworkLosses", "PerStation", "masked_mean", "per_station"]
 
 Kind = Literal["mse", "l1"]
 # Rows (windows × stations) that pass through a network at once; a network of 1,866 stations takes several rounds.
@@ -35,11 +35,49 @@ ROWS = 4096
 _EPSILON = 1e-5
 
 
-class PerStation(nn.Module):
-    """A network of one station applied to all, in rounds of at most ``rows`` rows.
+class _InRounds(nn.Module):
+    """A network that sees at most ``rows`` windows of stations at once.
 
     In training, when there is more than one round, activations are computed again in the backward pass, so that memory
     stays that of one round.
+    """
+
+    def __init__(self, network: nn.Module, instance_norm: bool, rows: int) -> None:
+        super().__init__()
+        self.network, self.instance_norm, self.rows = network, instance_norm, rows
+
+    def penalty(self, sums: Tensor) -> Tensor:
+        """The network's own term of the loss, from its sums over all rows."""
+        made: Tensor = self.network.penalty(sums)  # type: ignore[operator]
+        return made
+
+    def _all(self, rounds: Iterable[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor | None]:
+        inputs = list(rounds)
+        again = len(inputs) > 1 and self.training and torch.is_grad_enabled()
+        parts = [self._again(*part) if again else self._one(*part) for part in inputs]
+        if isinstance(parts[0], tuple):
+            return torch.cat([part[0] for part in parts]), torch.stack([part[1] for part in parts]).sum(dim=0)
+        return torch.cat(parts), None
+
+    def _again(self, *inputs: Tensor) -> Any:
+        from torch.utils.checkpoint import checkpoint
+
+        return checkpoint(self._one, *inputs, use_reentrant=False)
+
+    def _one(self, values: Tensor, *rest: Tensor) -> Any:
+        """The network on one round; time is the second axis of ``values``."""
+        if not self.instance_norm:
+            return self.network(values, *rest)
+        mean = values.mean(dim=1, keepdim=True)
+        spread = (values.var(dim=1, keepdim=True, unbiased=False) + _EPSILON).sqrt()
+        found = self.network((values - mean) / spread, *rest)
+        if isinstance(found, tuple):
+            return found[0] * spread + mean, found[1]
+        return found * spread + mean
+
+
+class PerStation(_InRounds):
+    """A network of one station applied to all of them, with the same weights.
 
     Parameters
     ----------
@@ -47,11 +85,11 @@ class PerStation(nn.Module):
         rows, from which the network's ``penalty`` makes a term of the loss
     instance_norm : give the network departures from the window's own mean in the window's own spread, and put both
         back afterwards (RevIN without its learned affine map)
+    rows : windows of single stations that pass through the network at once
     """
 
     def __init__(self, network: nn.Module, instance_norm: bool = False, rows: int = ROWS) -> None:
-        super().__init__()
-        self.network, self.instance_norm, self.rows = network, instance_norm, rows
+        super().__init__(network, instance_norm, rows)
 
     def forward(
         self, history: Float[Tensor, "batch history station channel"], time: Tensor | None = None
@@ -59,35 +97,29 @@ class PerStation(nn.Module):
         """Normalised histories to normalised forecasts; ``time`` is not used."""
         batch, steps, stations, channels = history.shape
         rows = history.transpose(1, 2).reshape(batch * stations, steps, channels)
-        rounds = rows.split(self.rows)
-        again = len(rounds) > 1 and self.training and torch.is_grad_enabled()
-        parts = [self._recomputed(part) if again else self._one(part) for part in rounds]
-        sums = None
-        if isinstance(parts[0], tuple):
-            sums = torch.stack([part[1] for part in parts]).sum(dim=0)
-            parts = [part[0] for part in parts]
-        made = torch.cat(parts).unflatten(0, (batch, stations)).transpose(1, 2)
+        made, sums = self._all((part,) for part in rows.split(self.rows))
+        made = made.unflatten(0, (batch, stations)).transpose(1, 2)
         return made if sums is None else (made, sums)
 
-    def penalty(self, sums: Tensor) -> Tensor:
-        """The network's own term of the loss, from its sums over all rows."""
-        made: Tensor = self.network.penalty(sums)  # type: ignore[operator]
-        return made
 
-    def _recomputed(self, rows: Tensor) -> Any:
-        from torch.utils.checkpoint import checkpoint
+class AllStations(_InRounds):
+    """A network of all stations together, some windows at a time.
 
-        return checkpoint(self._one, rows, use_reentrant=False)
+    Parameters
+    ----------
+    network : ``[batch, history, station, channel]`` and issue times to ``[batch, lead, station, channel]``
+    instance_norm, rows : as for `PerStation`; one window is the least that passes through at once
+    """
 
-    def _one(self, rows: Float[Tensor, "rows history channel"]) -> Any:
-        if not self.instance_norm:
-            return self.network(rows)
-        mean = rows.mean(dim=1, keepdim=True)
-        spread = (rows.var(dim=1, keepdim=True, unbiased=False) + _EPSILON).sqrt()
-        found = self.network((rows - mean) / spread)
-        if isinstance(found, tuple):
-            return found[0] * spread + mean, found[1]
-        return found * spread + mean
+    def __init__(self, network: nn.Module, instance_norm: bool = False, rows: int = ROWS) -> None:
+        super().__init__(network, instance_norm, rows)
+
+    def forward(
+        self, history: Float[Tensor, "batch history station channel"], time: Int64[Tensor, " batch"]
+    ) -> Float[Tensor, "batch lead station channel"]:
+        """Normalised histories to normalised forecasts."""
+        windows = max(1, self.rows // history.shape[2])
+        return self._all(zip(history.split(windows), time.split(windows)))[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +231,7 @@ class NetworkLearner:
             "loss": self.kind,
             "parameters": sum(p.numel() for p in self.network.parameters() if p.requires_grad),
         }
-        if isinstance(self.network, PerStation):
+        if isinstance(self.network, _InRounds):
             found |= {"instance_norm": self.network.instance_norm, "rows_at_once": self.network.rows}
         return found
 

@@ -5,8 +5,8 @@ Reference: Cao et al., "Spectral Temporal Graph Neural Network for Multivariate 
 What differs from the original: called per station with weights that all stations share, the variables being the nodes
 of the graph. The graph is each row's own; the original averages it over the batch, so that a forecast would depend on
 the other windows beside it, later ones included. The first Chebyshev polynomial is the identity, as in the paper;
-public code has zeros. Attention is dropped out at 0.1 (0.5 there, where an average over rows hides it). Instance normalisation
-is a switch that validation decides. The layers are those of neuralforecast.
+public code has zeros. Attention is dropped out at 0.1 (0.5 there, where an average over rows hides it). Instance
+normalisation is a switch that validation decides. The layers are those of neuralforecast.
 """
 
 from __future__ import annotations
