@@ -80,6 +80,13 @@ def test_coefficients_start_where_the_table_says():
     assert made.factors() == {f"gamma_{name}": 1.0 for name in STATE}
 
 
+def test_update_factors_start_at_one_and_are_separate_for_the_closure_by_option():
+    one = PDEBranch(small_config("paper"), grid(), 4)
+    split = PDEBranch(small_config("default"), grid(), 4)
+    assert set(one.factors().values()) == set(split.factors().values()) == {1.0}
+    assert set(split.factors()) - set(one.factors()) == {f"gamma_S_{name}" for name in STATE}
+
+
 def test_doubling_the_time_step_doubles_the_unscaled_update():
     state = air()
     updates = []
