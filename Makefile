@@ -11,7 +11,7 @@ WORKERS ?= 2
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo      run the plume model and draw its picture"
+	@echo "make demo      a synthetic network from ingest to report, in out/demo"
 	@echo "make test      the test suite (what continuous integration runs)"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make coverage  the test suite, and what no test reaches (htmlcov/)"
@@ -26,8 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/python docs/gallery/plume.py --out out/plume.png
-	@echo "picture: out/plume.png"
+	$(BIN)/stationpde demo --out out/demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"

@@ -47,6 +47,6 @@ def _show(told: Told) -> None:
     console.text()
     console.text(told.title)
     for line in told.lines:
-        console.text(f"  {line}")
+        console.text(f"  {line}".rstrip())
     if told.heads:
         console.table([f"  {told.heads[0]}", *told.heads[1:]], [[f"  {row[0]}", *row[1:]] for row in told.rows])

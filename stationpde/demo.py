@@ -87,7 +87,7 @@ def next_commands(out: Path) -> tuple[str, str, str]:
     """What to type next."""
     return (
         f"stationpde forecast {out / 'run'} --obs {out / 'data.zarr'} -o tomorrow.csv",
-        f"stationpde train {out / 'data.zarr'} --preset demo --run runs/longer --set train.max_steps=400",
+        f"stationpde train {out / 'data.zarr'} --preset demo --run runs/longer --set train.epochs=8 --set train.max_steps=400",
         "stationpde data ingest observations.csv -o mine.zarr",
     )
 
@@ -170,7 +170,7 @@ def _train(demo: Demo, series: StationSeries) -> tuple[LoadedRun, WindowSource]:
 
     result = train(demo.config, series, demo.out / "run", watcher=demo.watcher)
     demo.tell(Told("Training", (f"{result.steps:,} steps; best checkpoint {result.best}",)))
-    demo.found |= {"checkpoint": str(result.best), "steps": result.steps, "weights_sha256": result.weights_sha256}
+    demo.found.update({"checkpoint": str(result.best), "steps": result.steps, "weights_sha256": result.weights_sha256})
     return load_run(demo.out / "run"), WindowSource.of(series, demo.config)
 
 

@@ -13,6 +13,7 @@ from fields.plots_field import degrees_label, relief_light
 from fields.variables import STATE_VARIABLES, VARIABLES
 from stationpde.errors import UsageError
 from stationpde.plots.style import FAINT, INK, label_of, sheet
+from stationpde.report.moment import stamp
 
 if TYPE_CHECKING:
     from stationpde.report.moment import Moment
@@ -98,10 +99,8 @@ def draw_forecast_map(
         bar = figure.colorbar(drawn, ax=list(axes[0]), shrink=0.9, pad=0.02, aspect=30)
         bar.set_label(label_of(variable))
         bar.outline.set_linewidth(0.4)
-        figure.suptitle(
-            f"{VARIABLES[variable].long_name}, {_stamp(moment, number)} UTC, {moment.lead_hours[number - 1]:g} h ahead",
-            x=0.01, ha="left", fontsize=11,
-        )  # fmt: skip
+        when = f"{stamp(moment.times[moment.history - 1 + number])} UTC, {moment.lead_hours[number - 1]:g} h ahead"
+        figure.suptitle(f"{VARIABLES[variable].long_name}, {when}", x=0.01, ha="left", fontsize=11)
     return Path(output)
 
 
@@ -176,7 +175,3 @@ def _draw_stations(
     axes.plot(lon[~there], stations.lat[~there], "x", ms=3, color=FAINT, zorder=5)
     axes.scatter(lon[there], stations.lat[there], c=values[there], s=16, cmap=COLOUR_MAPS[variable], vmin=scale[0],
                  vmax=scale[1], edgecolors=INK, linewidths=0.6, zorder=5)  # fmt: skip
-
-
-def _stamp(moment: Moment, number: int) -> str:
-    return str(np.datetime64(int(moment.times[moment.history - 1 + number]), "s"))[:16].replace("T", " ")

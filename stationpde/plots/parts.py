@@ -9,12 +9,44 @@ from typing import Any
 
 import numpy as np
 
-from fields.variables import VARIABLES
+from fields import atomic
+from fields.errors import DataError, printable
+from fields.variables import STATE_VARIABLES, VARIABLES
 from stationpde.plots.style import COLOURS, FAINT, INK, SYMBOLS, sheet
 
-__all__ = ["draw_altitude_weight", "draw_parts", "relative_increase"]
+__all__ = ["draw_altitude_weight", "draw_parts", "read_scores", "relative_increase", "whole_of"]
 
 Scores = Mapping[str, Mapping[str, float]]
+
+
+def read_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    """MSE by model and variable from a ``results.json`` of `stationpde ablate` or `benchmark`.
+
+    Raises
+    ------
+    DataError
+        If the file is no such table.
+    """
+    found = atomic.read_json(Path(path))
+    pooled = found.get("pooled") if isinstance(found, dict) else None
+    try:
+        assert isinstance(pooled, dict)
+        scores = {
+            model: {name: float(own[name]["mse"]) for name in STATE_VARIABLES if name in own}
+            for model, own in pooled.items()
+        }
+    except (AssertionError, KeyError, TypeError, ValueError) as problem:
+        raise DataError(
+            f"{printable(path)} holds no table of models and variables", code="SPDE-R012",
+            do="stationpde ablate STORE -o DIR writes DIR/results.json",
+        ) from problem  # fmt: skip
+    return scores
+
+
+def whole_of(scores: Scores) -> str:
+    """The name of the whole model: ``default`` or ``paper``, whichever the others are named after."""
+    named = [name for name in ("default", "paper") if name in scores]
+    return named[0] if named else next(iter(scores))
 
 
 def relative_increase(scores: Scores, full: str) -> dict[str, dict[str, float]]:

@@ -13,6 +13,7 @@ from fields.errors import printable
 from fields.variables import STATE_VARIABLES
 from stationpde.errors import UsageError
 from stationpde.plots.style import COLOURS, FAINT, INK, label_of, sheet
+from stationpde.report.moment import stamp
 
 if TYPE_CHECKING:
     from stationpde.report.moment import Moment
@@ -57,12 +58,8 @@ def draw_series(
             panel.plot(ahead, moment.forecast[:, number, row], lw=2.0, color=COLOURS[name], label="forecast")
             panel.set_title(label_of(name), fontsize=9)
             panel.set_xlim(hours[0] - 0.5, hours[-1] + 0.5)
-        axes[-1, 0].set_xlabel(f"hours since {_stamp(moment.issue_time)} UTC")
+        axes[-1, 0].set_xlabel(f"hours since {stamp(moment.issue_time)} UTC")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper right", ncols=4)
         figure.suptitle(place, x=0.01, ha="left", fontsize=11, parse_math=False)
     return Path(output)
-
-
-def _stamp(seconds: int) -> str:
-    return str(np.datetime64(seconds, "s"))[:16].replace("T", " ")

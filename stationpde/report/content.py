@@ -12,6 +12,7 @@ from fields.geometry import unwrap_longitude
 from fields.plots_field import degrees_label
 from fields.variables import STATE_VARIABLES, VARIABLES, display_unit
 from stationpde.plots.errors import rmse
+from stationpde.report.moment import stamp
 from stationpde.report.view import OURS
 from stationpde.state import STATE
 from stationpde.training.metrics_log import read_metrics
@@ -80,7 +81,7 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
     packed["lead"] = [0.0, *moment.lead_hours]
     packed["lead"] = [packed["lead"][n] for n in shown]
     packed["step"] = (moment.history - 1 + shown).tolist()
-    packed["times"] = [_stamp(moment.times[n]) for n in packed["step"]]
+    packed["times"] = [stamp(moment.times[n]) for n in packed["step"]]
     stations = moment.stations
     lon = unwrap_longitude(stations.lon, (grid.west + grid.east) / 2.0)
     wide = (grid.east - grid.west) * math.cos(math.radians((grid.south + grid.north) / 2.0))
@@ -215,7 +216,3 @@ def _plain(values: Array) -> list[float | None]:
 
 def _place(lat: float, lon: float) -> str:
     return f"{degrees_label(round(lat, 2), 'NS')} {degrees_label(round(lon, 2), 'EW')}"
-
-
-def _stamp(seconds: int) -> str:
-    return str(np.datetime64(int(seconds), "s"))[:16].replace("T", " ")

@@ -20,7 +20,7 @@ from stationpde.state import clipped, to_observed, to_state
 if TYPE_CHECKING:
     from stationpde.model import StationPDEModel
 
-__all__ = ["Moment", "issue_step", "moment_of"]
+__all__ = ["Moment", "issue_step", "lifted", "moment_of", "stamp"]
 
 Array = np.ndarray[Any, Any]
 
@@ -51,6 +51,11 @@ class Moment:
     fields: Array
     truth: Array
     audit: Audit
+
+
+def stamp(seconds: int) -> str:
+    """A time for people: ``2023-07-05 12:00``."""
+    return str(np.datetime64(int(seconds), "s"))[:16].replace("T", " ")
 
 
 def issue_step(series: StationSeries, history: int, at: Any = None, default: int | None = None) -> int:

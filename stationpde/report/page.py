@@ -16,9 +16,9 @@ from string import Template
 from typing import Any
 
 from fields import atomic
-from fields.readers.clock import to_datetime64
 from stationpde.errors import UsageError
 from stationpde.report.content import content_of
+from stationpde.report.moment import stamp
 from stationpde.report.sections import sections, text
 from stationpde.report.view import RunView
 
@@ -75,9 +75,7 @@ def _lead(view: RunView) -> str:
         f"{data.step}, on {grid.height} × {grid.width} cells of {grid.dy / 1e3:.0f} km; variant {config.variant}."
     )
     if view.moment is not None:
-        told += (
-            f" The forecast shown was issued {str(to_datetime64(view.moment.issue_time))[:16].replace('T', ' ')} UTC."
-        )
+        told += f" The forecast shown was issued {stamp(view.moment.issue_time)} UTC."
     return text(told)
 
 

@@ -117,8 +117,9 @@ class Browser:
     def click(self, selector: str) -> None:
         """Press the mouse in the middle of an element, as a hand would."""
         place = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
-            " const b = e.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]; })()"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+            " return [b.left + b.width / 2, b.top + b.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
             self.ask("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
