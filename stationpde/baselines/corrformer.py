@@ -126,11 +126,8 @@ class Corrformer(nn.Module):
         self.split_window = _Trend(history, span)
         self.embed_past, self.embed_season = (_Embedding(channels, width, dropout) for _ in range(2))
         sizes = (width, heads)
-        past = [
-            (TreeCorrelation(*sizes, history, tree.levels, dropout), _Forward(width, hidden, dropout))
-            for _ in range(layers)
-        ]
-        self.encoder = nn.ModuleList(nn.ModuleList(pair) for pair in past)
+        self.encoder = nn.ModuleList(TreeCorrelation(*sizes, history, tree.levels, dropout) for _ in range(layers))
+        self.encoder_forward = nn.ModuleList(_Forward(width, hidden, dropout) for _ in range(layers))
         self.encoder_trend, self.encoder_norm = _Trend(history, span), _Seasonal(width)
         self.hear_self, self.hear_past = (TreeCorrelation(*sizes, after, tree.levels, dropout) for _ in range(2))
         self.decoder_forward = _Forward(width, hidden, dropout)
@@ -168,7 +165,7 @@ class Corrformer(nn.Module):
         return torch.stack(waves, dim=-1).to(self.places.dtype)
 
     def _encoded(self, series: Tensor) -> Float[Tensor, "batch leaf history width"]:
-        for correlation, forward in self.encoder:  # type: ignore[misc]
+        for correlation, forward in zip(self.encoder, self.encoder_forward):
             series, _ = self.encoder_trend(series + correlation(series, series, self.there))
             series, _ = self.encoder_trend(series + forward(series))
         made: Tensor = self.encoder_norm(series)

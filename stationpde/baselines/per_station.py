@@ -185,16 +185,24 @@ class NetworkLearner:
         """The parameters, and as buffers the scales."""
         return self.parts
 
-    def forecast(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """The normalised forecast, and what the network wants to be penalised for."""
+    def leads(self, batch: Batch) -> int:
+        """Steps to forecast; no more than the network was made for."""
         leads, most = horizon_of(batch, self.config), self.config.data.horizon
         if leads > most:
             raise UsageError(
                 f"a network made for {most} steps was asked for {leads}",
                 do=f"--set data.horizon={leads} and train it again",
             )
-        history = self.inputs.scaled(self.inputs.filled(batch.history, batch.issue_time))
-        found = self.network(history, batch.issue_time)
+        return leads
+
+    def history(self, batch: Batch) -> Float[Tensor, "batch history station channel"]:
+        """The normalised history without gaps."""
+        return self.inputs.scaled(self.inputs.filled(batch.history, batch.issue_time))
+
+    def forecast(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """The normalised forecast, and what the network wants to be penalised for."""
+        leads = self.leads(batch)
+        found = self.network(self.history(batch), batch.issue_time)
         made, sums = found if isinstance(found, tuple) else (found, None)
         return made[:, :leads], sums
 

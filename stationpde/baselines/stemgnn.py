@@ -34,10 +34,12 @@ _LEAST_DEGREE = 1e-3
 class StemGNN(nn.Module):
     """The layers of a StemGNN of neuralforecast, with a graph for each row."""
 
+    layers: Any
+
     def __init__(self, history: int, horizon: int, channels: int) -> None:
         super().__init__()
         settings = {"h": horizon, "input_size": history, "n_series": channels, "dropout_rate": 0.1}
-        self.layers: Any = made(models_of("stemgnn").StemGNN, settings).model
+        self.layers = made(models_of("stemgnn").StemGNN, settings).model
         # The second block looks back at nothing.
         del self.layers.stock_block[1].backcast_short_cut
 
