@@ -49,7 +49,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         load = round(os.getloadavg()[0], 1)
         found = {"quick": options.quick, "load_average": load, **module.measure(options.quick, **elsewhere)}
         # What this run could not measure keeps its figure from the last one that could.
-        kept = {key: value for key, value in results.get(name, {}).items() if _is_empty(found.get(key))}
+        kept = {key: value for key, value in results.get(name, {}).items() if key in found and _is_empty(found[key])}
         results[name] = {**found, **kept}
     return results
 

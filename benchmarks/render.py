@@ -13,10 +13,10 @@ HEAD = """# Benchmarks
 
 One Euler step of the five-field surface system (upwind transport, diffusion, rotation, friction, condensation, three
 closures) on a latitude-longitude grid, float32, one thread. Variants take turns in one process; process CPU time is
-counted and medians are compared. *Eager* is the faster of `slices` and `roll`, the forms one writes first; *tuned
-eager* is the fastest of those and `faces`, which shares every difference between neighbours. All three are written by
-hand in `pde_ops/benchmarking/eager_step.py` and share nothing with the operators. *Bound* is a triad that moves the
-same 13 floats a cell. Repeat it with `make bench`, or `stationpde ops bench` for the first table alone.
+counted and the least of many rounds is compared. *Eager* is the faster of `slices` and `roll`, the forms one writes
+first; *tuned eager* is the fastest of those and `faces`, which shares every difference between neighbours. All three
+are written by hand in `pde_ops/benchmarking/eager_step.py` and share nothing with the operators. *Bound* is a triad
+that moves the same 13 floats a cell. Repeat it with `make bench`, or `stationpde ops bench` for the first table alone.
 """
 
 
