@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fields.terrain import Elevation
 from fields.torch_data import Batch
+from pde_ops import Grid2D, StabilityError
 from stationpde.adapters import BaseState, Region, Sites
 from stationpde.baselines.inputs import StationInputs, horizon_of
 from stationpde.config import Config
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 __all__ = ["FieldForecast"]
+
+_MOST_HALVINGS = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,13 +49,12 @@ class FieldForecast:
         statistics = StateStatistics.of(series, source.windows.split, config)
         elevation = None if config.grid.dem is None else Elevation.open(config.grid.dem)
         region = Region.around(series.stations, config, elevation)
-        alone = config.with_overrides(["model.closure=false"])
         return cls(
             config,
             StationInputs.of(source),
             Sites(series.stations, region, statistics, config).eval(),
             region.cell_base(statistics, config) if has_base(config) else None,
-            PDEBranch(alone, region.pde_grid, 0).eval() if equations else None,
+            _equations(config, region.pde_grid) if equations else None,
         )
 
     @torch.no_grad()
@@ -72,3 +74,13 @@ class FieldForecast:
                 field = self.equations(field, base, field[:, :0], nn.Identity())
             states.append(self.sites.read(field) + self.sites.base(issue))
         return clipped(to_observed(torch.stack(states, dim=1), saturation))
+
+
+def _equations(config: Config, grid: Grid2D, halvings: int = _MOST_HALVINGS) -> PDEBranch:
+    """The equations without a closure; with shorter sub-steps where a small network makes small cells."""
+    try:
+        return PDEBranch(config.with_overrides(["model.closure=false"]), grid, 0).eval()
+    except StabilityError:
+        if halvings == 0:
+            raise
+        return _equations(config.with_overrides([f"pde.dt={config.pde.dt / 2!r}"]), grid, halvings - 1)
