@@ -33,7 +33,7 @@ def altitude_weight_scores(
     windows : at most so many test windows; None scores all
     """
     from stationpde.evaluation.metrics import scores_by
-    from stationpde.evaluation.scoring import score, test_windows
+    from stationpde.evaluation.scoring import score, windows_to_score
     from stationpde.learner import ModelLearner
     from stationpde.loading import load_run
     from stationpde.report.view import thinned
@@ -46,7 +46,7 @@ def altitude_weight_scores(
         run = Path(folder) / f"w_alt-{weight:g}"
         train(settings, series, run, watcher=watcher)
         source = WindowSource.of(series, settings)
-        starts = thinned(test_windows(source), windows)
+        starts = thinned(windows_to_score(source), windows)
         learner = ModelLearner(load_run(run).model.at(series.stations))
         made = score(learner, source, settings, starts, name=run.name).statistics()
         found[weight] = {name: own.mse for name, own in scores_by(made.total, made.variables).items()}

@@ -87,9 +87,9 @@ def draw_forecast_map(
     truth = moment.truth[number]
     if np.isfinite(truth).any():
         panels.append(("lifted from observations", truth))
-    scale = _scale(variable, [field[channel] for _, field in panels])
     width, height = frame.size(5.2)
     dots = moment.observed[moment.history - 1 + number, :, channel]
+    scale = _scale(variable, [*(field[channel] for _, field in panels), dots])
     with sheet(output, 1, len(panels), (width * len(panels) + 1.2, height + 0.8)) as (figure, axes):
         for place, (title, field) in zip(axes[0], panels):
             drawn = draw_frame(place, frame, field[channel], variable, scale, wind=field[:2])

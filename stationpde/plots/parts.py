@@ -79,7 +79,7 @@ def draw_parts(
             place.bar(at, heights, width * 0.9, color=COLOURS.get(name, FAINT), label=SYMBOLS.get(name, name))
         _cut_tall_bars(place, found)
         place.axhline(0.0, color=INK, lw=0.8)
-        labels = [(titles or {}).get(part, part).replace("_", " ") for part in found]
+        labels = [(titles or {}).get(part, part.removeprefix(f"{full}-")).replace("_", " ") for part in found]
         place.set_xticks(np.arange(len(found)), labels, rotation=20, ha="right", rotation_mode="anchor")
         place.grid(visible=False, axis="x")
         place.set_ylabel("MSE against the whole model [%]")
@@ -119,7 +119,7 @@ def draw_altitude_weight(
         place = axes[0, 0]
         for name in reference:
             ratio = [scores[w][name] / reference[name] for w in weights]
-            place.plot(range(len(weights)), ratio, "o-", ms=4, lw=1.6, color=COLOURS.get(name, FAINT),
+            place.plot(range(len(weights)), ratio, marker="o", ms=4, lw=1.6, color=COLOURS.get(name, FAINT),
                        ls="--" if name == "v" else "-", label=VARIABLES[name].long_name)  # fmt: skip
         if chosen in weights:
             place.axvline(weights.index(chosen), color=FAINT, lw=0.8, ls=":")

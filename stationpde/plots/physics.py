@@ -40,13 +40,9 @@ def draw_physics(coefficients: Mapping[str, Any], output: str | os.PathLike[str]
     coefficients : name to something with ``value`` and ``unit``, as `stationpde.StationPDE.physics` gives it
     """
     groups = grouped_physics(coefficients)
-    widths = [max(1.2, 0.55 * len(names)) for names in groups.values()]
-    with sheet(
-        output, 1, max(len(groups), 1), (sum(widths) + 1.4 * len(groups) + 0.4, 3.0), width_ratios=widths or [1]
-    ) as (
-        _,
-        axes,
-    ):
+    widths = [max(1.0, 0.5 * len(names)) for names in groups.values()]
+    size = (sum(widths) + 0.7 * len(groups) + 0.3, 2.8)
+    with sheet(output, 1, max(len(groups), 1), size, width_ratios=widths or [1]) as (_, axes):
         for place, (unit, names) in zip(axes[0], groups.items()):
             values = [coefficients[name].value for name in names]
             channel = [name.rpartition("_")[2] for name in names]
@@ -58,6 +54,7 @@ def draw_physics(coefficients: Mapping[str, Any], output: str | os.PathLike[str]
                              rotation=35 if len(names) > 3 else 0)  # fmt: skip
             place.set_title(f"[{unit}]" if unit != "1" else "factors")
             place.margins(y=0.15)
+            place.set_xlim(-0.5 - 0.5 / len(names), len(names) - 0.5 + 0.5 / len(names))
             place.set_ylim(bottom=0.0)
             place.grid(visible=False, axis="x")
     return Path(output)

@@ -18,7 +18,7 @@ from fields.errors import DataError, printable
 from fields.ingest import IngestOptions, ingest
 from stationpde.baselines import baseline
 from stationpde.data import load_series
-from stationpde.evaluation.scoring import score, test_windows
+from stationpde.evaluation.scoring import score, windows_to_score
 from stationpde.evaluation.statistics import ErrorStatistics
 from stationpde.loading import LoadedRun, load_run
 from stationpde.report.moment import Moment, issue_step, moment_of
@@ -205,7 +205,7 @@ def score_run(
     against : baselines that need no training, by name
     trained : further forecasters, ready to forecast
     """
-    starts = thinned(test_windows(source), windows)
+    starts = thinned(windows_to_score(source), windows)
     watched = Watched(model)
     rules = {name: baseline(name).make(model.config, source) for name in against}
     found = {

@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,14 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--mute-audio",
     "--remote-debugging-pipe", "--hide-scrollbars",
 )  # fmt: skip
+# Puts the two ends where the browser looks for them; a shell cannot name descriptors above 9.
+LAUNCH = """
+import fcntl, os, sys
+high = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 20) for number in sys.argv[1:3]]
+os.dup2(high[0], 3)
+os.dup2(high[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -30,7 +39,7 @@ class Browser:
         # The browser reads commands from descriptor 3 and writes answers to 4, each ended by a NUL.
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
-        command = ["/bin/sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", CHROMIUM, *FLAGS]
+        command = [sys.executable, "-S", "-c", LAUNCH, str(theirs_in), str(theirs_out), CHROMIUM, *FLAGS]
         self.process = subprocess.Popen(
             [*command, f"--user-data-dir={profile}", "about:blank"], pass_fds=(theirs_in, theirs_out),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
