@@ -1,6 +1,6 @@
 """Run what a page shows as shell: its ``sh`` blocks in order, in one folder, as typed.
 
-What a page needs beforehand stands in a comment that begins with ``<!-- first:``; ``$SHARED`` is where real data lie.
+What a page needs beforehand is made by ``prepare/PAGE.sh``; ``$SHARED`` is where real data lie.
 Training is cut short by a function in front of the command; everything else is the command itself.
 """
 
@@ -34,7 +34,8 @@ def shell_blocks(page: Path) -> list[str]:
 
 
 def preparation(page: Path) -> str:
-    return "\n".join(re.findall(r"<!-- first:\n(.*?)-->", page.read_text(encoding="utf-8"), re.DOTALL))
+    script = Path(__file__).parent / "prepare" / f"{page.stem}.sh"
+    return script.read_text(encoding="utf-8") if script.exists() else ""
 
 
 def needs_real_data(page: Path) -> bool:
