@@ -12,6 +12,7 @@ from fields.series import StationSeries
 from fields.terrain import Elevation
 from fields.torch_data import Batch
 from fields.windows import Split
+from stationpde.compiling import compile_networks
 from stationpde.config import Config
 from stationpde.losses import Losses, masked_losses
 from stationpde.model import StationPDEModel
@@ -30,6 +31,8 @@ class ModelLearner:
 
     def __init__(self, model: StationPDEModel) -> None:
         self.model, self.config = model, model.config
+        if self.config.train.compile:
+            compile_networks(model)
 
     @classmethod
     def of(
