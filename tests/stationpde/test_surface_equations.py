@@ -7,7 +7,7 @@ import torch
 from small_network import small_config
 
 from pde_ops import Grid2D, stability, thermo
-from pde_ops.errors import UnknownNameError
+from pde_ops.errors import StabilityError, UnknownNameError
 from stationpde import equations
 from stationpde.closure import CLOSURE_SCALES
 from stationpde.equations import STATE
@@ -265,3 +265,24 @@ def test_every_advection_carries_a_blob_downwind(scheme):
     centre = float((later * column).sum() / later.sum())
     # One cell east in one interval; borders and dispersion cost a few hundredths.
     assert centre == pytest.approx(5.0, abs=0.08)
+
+
+@pytest.mark.parametrize("rule", ["range", "limiter"])
+def test_a_storm_over_cells_of_one_kilometre_stays_finite_with_every_coefficient_at_its_largest(rule):
+    made = branch("paper", f"pde.rule={rule}", "pde.dt=1800", "pde.friction=1e-4", on=grid(dx=1e3))
+    with torch.no_grad():
+        for name, raw in made.named_parameters():
+            if name.endswith("raw"):
+                raw.fill_(1e3)
+    state = air(wind=100.0)
+    for _ in range(8):
+        state = run(made, state)
+    assert torch.isfinite(state).all()
+
+
+def test_small_cells_without_a_rule_are_refused_and_semi_lagrangian_transport_is_named_and_stays_finite():
+    asked = ("pde.rule=none", "pde.dt=1800", "pde.friction=1e-4", "pde.max_wind=100")
+    with pytest.raises(StabilityError, match=r"semi.lagrangian"):
+        branch("paper", *asked, on=grid(dx=1e3))
+    made = branch("paper", *asked, "pde.advection=semi_lagrangian", "pde.diffusion_number=1e-4", on=grid(dx=1e3))
+    assert torch.isfinite(run(made, air(wind=100.0))).all()

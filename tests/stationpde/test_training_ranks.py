@@ -84,6 +84,15 @@ def test_a_killed_rank_is_started_again_a_hanging_one_is_named_and_no_bit_change
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_rank_0_that_dies_while_it_saves_leaves_the_checkpoint_before(undisturbed, tmp_path):
+    run = tmp_path / "run"
+    found = outcome(launched(2, run, DIE_SAVING="0:0"))
+    assert found["result"]["weights_sha256"] == undisturbed["weights_sha256"]
+    assert not list((run / "checkpoints").glob("*.tmp-*"))
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_ten_killed_ranks_change_no_bit(undisturbed, tmp_path):
     run = tmp_path / "run"
