@@ -157,8 +157,10 @@ def transport(
 
     check_picture(output, force)
     found = redistribution(stores.open(store), None if at is None else WindowRequest.parse_at(at), hours)
-    console.text(f"{stamp(found.time)} UTC, correlation with what the wind carries {found.correlation:.2f}")
-    _show(draw_redistribution(found, output, dem), {"at": stamp(found.time), "correlation": found.correlation})
+    correlations = {"before": found.persisting, "carried": found.transported}
+    told = ", ".join(f"{name} {value:.2f}" for name, value in correlations.items())
+    console.text(f"{stamp(found.time)} UTC; the pattern {hours:g} h later correlates with: {told}")
+    _show(draw_redistribution(found, output, dem), {"at": stamp(found.time), "correlation": correlations})
 
 
 @app.command()

@@ -24,7 +24,7 @@ __all__ = ["Frame", "draw_forecast_map", "draw_frame"]
 Array = np.ndarray[Any, Any]
 
 COLOUR_MAPS = {"u": "RdBu_r", "v": "RdBu_r", "p": "viridis", "t": "RdYlBu_r", "rh": "YlGnBu"}
-_ARROWS, _SHORE = 14, 0.5
+_ARROWS, _SHORE, _NOTHING = 14, 0.5, "#dfe3e6"
 _STRENGTHS = (1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0)
 
 
@@ -126,6 +126,8 @@ def draw_frame(
     picture = palette(norm(frame.on_pixels(field)))
     lit, rgb = frame.light, picture[..., :3]
     shaded = rgb * (1.0 + np.minimum(lit, 0.0)) + (1.0 - rgb) * np.maximum(lit, 0.0)
+    shaded = np.concatenate([shaded, picture[..., 3:]], axis=-1)
+    axes.set_facecolor(_NOTHING)
     axes.imshow(shaded, origin="lower", extent=frame.extent, interpolation="bilinear", aspect="auto", zorder=1)
     metres, grid = frame.relief.metres, frame.grid
     if frame.relief.is_true and np.nanmin(metres) < _SHORE < np.nanmax(metres):

@@ -98,6 +98,7 @@ def test_every_chart_has_something_in_it(quiet, report):
         assert drawn == many and marks >= many, part
 
 
+@pytest.mark.slow
 def test_the_play_button_moves_time_by_itself(quiet, report):
     quiet.look_at(report, 1200, 900)
     quiet.click("#play")

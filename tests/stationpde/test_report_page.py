@@ -131,6 +131,7 @@ def test_a_run_without_data_still_has_a_page():
     assert "--obs STORE" in made and "Learned physics" in made and 'id="map"' not in made
 
 
+@pytest.mark.slow
 def test_other_data_than_those_of_training_are_pointed_out(tmp_path):
     from fields.synthetic import write_network
 
