@@ -80,6 +80,7 @@ def test_our_baselines_do_not_know_the_future(name):
 def test_our_learners_do_not_know_the_future():
     for name in ("mlp", "mlp_nb", "dlinear"):
         learner = baseline(name).make(CONFIG, SOURCE)
+        learner.module.eval()
         assert leaks(learner, BATCH) == [], name
 
 

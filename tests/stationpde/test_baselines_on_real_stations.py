@@ -52,6 +52,7 @@ def _errors(name: str, source: WindowSource) -> list[float]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", KNOWN)
 def test_known_figures_are_met_to_two_percent(name, source):
     assert _errors(name, source) == pytest.approx(KNOWN[name], rel=0.02)
