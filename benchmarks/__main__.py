@@ -13,7 +13,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PARTS = ("pde_step", "thermo", "lift", "ingest")  # modules with measure(quick); each is a section of the results
+# Modules with measure(quick); each is a section of the results.
+PARTS = ("pde_step", "thermo", "lift", "ingest", "training", "inference")
 
 
 def main() -> None:
