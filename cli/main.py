@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import benchmark, config, data, demo, doctor, export, field, forecast, ops, plot, run, train
+from cli import ablate, benchmark, config, data, demo, doctor, evaluate, export, field, forecast, ops, plot, run, train
 from cli import report as report_page
 from cli._console import console
 from cli._errors import Boundary, ExitCode, explain, report
@@ -75,10 +75,12 @@ def root(
     console.start_logging()
 
 
+app.command("ablate")(ablate.ablate)
 app.command("benchmark")(benchmark.benchmark)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.command("forecast")(forecast.forecast)
+app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("report")(report_page.report)
 app.command("train")(train.train)

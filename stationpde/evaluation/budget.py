@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +98,7 @@ class Pace:
         torch.set_num_threads(config.train.threads or 1)
         seed_everything(config.train.seed, "init")
         state = TrainingState(build(config, source), source, config, LocalWorld(), "cpu")
-        took = [_cpu(lambda number=number: _step(state, number)) for number in range(_TIMED_STEPS)]
+        took = [_cpu(partial(_step, state, number)) for number in range(_TIMED_STEPS)]
         starts = source.part("val")[: config.train.batch]
         state.learner.module.eval()
         with torch.no_grad():

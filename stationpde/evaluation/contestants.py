@@ -116,7 +116,7 @@ class Contestant:
         elif self.peer is not None:
             tree = {key: tree[key] for key in ("data", "grid", "lift", "pde")}
         members = {name: contestant(name).settings(task.of(name), fingerprint) for name in self.members}
-        about = {"model": self.name, "data": fingerprint, "config": tree, "members": members}
+        about: dict[str, Any] = {"model": self.name, "data": fingerprint, "config": tree, "members": members}
         if self.learns:
             about |= {"recipe": task.recipe, "cap": task.cap}
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

@@ -53,13 +53,15 @@ class Workshop:
     folder : where runs are kept
     watcher : told about training
     seconds_left : until the whole benchmark shall stop; None without a limit
+    configure : the configuration of a cell; that of its protocol by default
     """
 
     def __init__(
         self, folder: Path, watcher: Callable[[Any], None] | None = None,
         seconds_left: Callable[[], float | None] = lambda: None,
+        configure: Callable[[Contestant, Task], Config] = Contestant.config,
     ) -> None:  # fmt: skip
-        self.folder, self.watcher, self.seconds_left = folder, watcher, seconds_left
+        self.folder, self.watcher, self.seconds_left, self.configure = folder, watcher, seconds_left, configure
 
     def fitted(self, task: Task, source: WindowSource) -> Fitted:
         """The forecaster of a cell.
@@ -70,7 +72,7 @@ class Workshop:
             If training was told to stop; it goes on from a checkpoint next time.
         """
         model = contestant(task.model)
-        config = model.config(task)
+        config = self.configure(model, task)
         torch.set_num_threads(config.train.threads)
         members = {name: self.fitted(task.of(name), source) for name in model.members}
         if model.kind in ("ours", "trained"):
@@ -102,10 +104,11 @@ class Workshop:
         build = model.builder(**switches)
         if lr is not None:
             config = config.with_overrides([f"train.lr={lr!r}"])
-        cap = None if task.cap is None else max(1.0, task.cap - ledger.spent.get("search", 0.0))
+        cap = task.cap
         if cap is not None:
             with ledger.charging("pace"):
                 pace = Pace.kept(run / ".pace.json", lambda: Pace.measured(config, source, build))
+            cap = max(1.0, cap - ledger.spent.get("search", 0.0) - ledger.spent["pace"])
             planned = atomic.read_json(run / ".plan.json") or {"steps": steps_that_fit(pace, cap)}
             _write(run / ".plan.json", planned)
             most = planned["steps"] if config.train.max_steps is None else min(planned["steps"], config.train.max_steps)

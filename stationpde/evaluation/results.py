@@ -30,6 +30,12 @@ class HorizonResults:
         first = next(iter(self.cells.values()))[0]
         return first.statistics.variables
 
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Those of models that draw random numbers."""
+        found = {cell.task.seed for cells in self.cells.values() for cell in cells}
+        return tuple(sorted(seed for seed in found if seed is not None))
+
     def seed_scores(self, model: str) -> list[dict[str, dict[str, Any]]]:
         """Scores of every seed by variable."""
         return [dict(cell.about["scores"]) for cell in self.cells[model]]
@@ -98,7 +104,7 @@ class HorizonResults:
 
     def to_dict(self) -> dict[str, Any]:
         """For machines."""
-        seeds = sorted({cell.task.seed for cells in self.cells.values() for cell in cells} - {None}) or [0]
+        seeds = self.seeds or (0,)
         return {
             "pooled": {model: self.pooled(model) for model in self.cells},
             "seeds": {str(seed): self._of_seed(seed) for seed in seeds},

@@ -82,9 +82,11 @@ class ErrorStatistics:
         """
         if tuple(content["rows"]) != ROWS:
             raise ValueError(f"rows {content['rows']} are not {ROWS}")
-        names = {name: tuple(content[name]) for name in ("variables", "stations", "lead_hours", "hours")}
+        names: dict[str, Any] = {
+            name: tuple(content[name]) for name in ("variables", "stations", "lead_hours", "hours")
+        }
         sizes = {"lead": "lead_hours", "station": "stations", "hour": "hours"}
-        groups = {name: np.asarray(content[name], np.float64) for name in ("day", *sizes)}
+        groups: dict[str, Any] = {name: np.asarray(content[name], np.float64) for name in ("day", *sizes)}
         for name, array in groups.items():
             many = len(names[sizes[name]]) if name in sizes else array.shape[1]
             if array.shape != (len(ROWS), many, len(names["variables"])):
@@ -144,7 +146,8 @@ class ErrorAccumulator:
         for number, place in enumerate(day):
             self.by_lead[:, place] += leads[:, number]
             self.by_station[:, place] += stations[:, number]
-            np.add.at(self.by_hour[:, place], (slice(None), slot[number]), leads[:, number])
+            for ahead_by, hour in enumerate(slot[number]):
+                self.by_hour[:, place, hour] += leads[:, number, ahead_by]
 
     def statistics(self) -> ErrorStatistics:
         """What was gathered, summed over days where groups are kept."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from stationpde.evaluation.results import HorizonResults, Results
 
-__all__ = ["markdown", "shown_number"]
+__all__ = ["grid", "markdown", "provenance", "shown_number"]
 
 _LONG = {"u": "u-wind", "v": "v-wind", "p": "pressure", "t": "temperature", "rh": "humidity"}
 
@@ -16,7 +16,7 @@ def markdown(results: Results) -> str:
     """All tables of a benchmark, each with what it needs to be read alone."""
     if not results.horizons:
         return "No cell is finished.\n"
-    parts = [f"## {results.protocol}: {_hours(results)} ahead", _provenance(results)]
+    parts = [f"## {results.protocol}: {_hours(results)} ahead", provenance(results)]
     for key, title in (("mse", "MSE"), ("mae", "MAE")):
         parts += [f"### {title}", _table(results, key)]
     parts += ["### Is it real?", *(_comparison(found, results) for found in results.horizons)]
@@ -35,11 +35,12 @@ def _hours(results: Results) -> str:
     return ", ".join(f"{found.hours} h" for found in results.horizons)
 
 
-def _provenance(results: Results) -> str:
+def provenance(results: Results) -> str:
+    """Data, split, seeds, recipe, versions and command, as a small table."""
     data = results.data
     split = "; ".join(f"{name} {first[:10]} to {last[:10]}" for name, (first, last) in data["split"].items())
     windows = ", ".join(f"{count:,} {name}" for name, count in data["windows"].items())
-    seeds = sorted({c.task.seed for h in results.horizons for cells in h.cells.values() for c in cells} - {None})
+    seeds = sorted({seed for found in results.horizons for seed in found.seeds})
     versions = next(iter(results.horizons[0].cells.values()))[0].about["versions"]
     commits = sorted({str(c.about.get("commit")) for h in results.horizons for cs in h.cells.values() for c in cs})
     cap = "none" if results.cap is None else f"{results.cap / 60:g} CPU-minutes for each learned model, search included"
@@ -75,7 +76,7 @@ def _table(results: Results, key: str) -> str:
         for found in results.horizons:
             values = {m: {"mse": found.nmse(m), "seeds": 1} for m in found.cells}
             rows.append(["nMSE", *([str(found.hours)] if several else []), *_marked(values, models, "mse")])
-    return _grid(head, rows)
+    return grid(head, rows)
 
 
 def _marked(values: Mapping[str, Mapping[str, Any]], models: Sequence[str], key: str) -> list[str]:
@@ -111,7 +112,7 @@ def _comparison(found: HorizonResults, results: Results) -> str:
     )
     if not rows:
         return f"Only one model was run at {found.hours} h: there is nothing to compare."
-    return f"{note}\n\n{_grid(['against', *(_LONG[name] for name in found.variables)], rows)}"
+    return f"{note}\n\n{grid(['against', *(_LONG[name] for name in found.variables)], rows)}"
 
 
 def _training(results: Results) -> str:
@@ -127,7 +128,7 @@ def _training(results: Results) -> str:
                 "; ".join(dict.fromkeys(", ".join(f"{k} {v}" for k, v in c.items()) for c in entry["chosen"])) or "–",
             ])  # fmt: skip
     head = ["model", "h", "CPU s", "seeds", "epochs", "curve flat", "parameters", "chosen on validation"]
-    return _grid(head, rows)
+    return grid(head, rows)
 
 
 def _remarks(results: Results) -> list[str]:
@@ -158,6 +159,7 @@ def _title(results: Results, model: str) -> str:
     return model
 
 
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
