@@ -7,13 +7,14 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 WORKERS ?= 2
 
-.PHONY: help demo test test-all bench lint docs clean
+.PHONY: help demo test test-all coverage bench lint docs clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo      run the plume model and draw its picture"
+	@echo "make demo      a synthetic network from ingest to report, in out/demo"
 	@echo "make test      the test suite (what continuous integration runs)"
 	@echo "make test-all  the same with the slow tests"
+	@echo "make coverage  the test suite, and what no test reaches (htmlcov/)"
 	@echo "make bench     measure and write benchmarks/results.json"
 	@echo "make lint      ruff, mypy, import contracts"
 	@echo "make docs      build the documentation into site/"
@@ -25,14 +26,16 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/python docs/gallery/plume.py --out out/plume.png
-	@echo "picture: out/plume.png"
+	$(BIN)/stationpde demo --out out/demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -13,7 +13,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
-PARTS = ("pde_step", "thermo", "lift", "ingest")  # modules with measure(quick); each is a section of the results
+# Modules with measure(quick); each is a section of the results.
+PARTS = ("pde_step", "thermo", "lift", "ingest", "training", "inference")
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         load = round(os.getloadavg()[0], 1)
         found = {"quick": options.quick, "load_average": load, **module.measure(options.quick, **elsewhere)}
         # What this run could not measure keeps its figure from the last one that could.
-        kept = {key: value for key, value in results.get(name, {}).items() if _is_empty(found.get(key))}
+        kept = {key: value for key, value in results.get(name, {}).items() if key in found and _is_empty(found[key])}
         results[name] = {**found, **kept}
     return results
 

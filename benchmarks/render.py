@@ -13,10 +13,10 @@ HEAD = """# Benchmarks
 
 One Euler step of the five-field surface system (upwind transport, diffusion, rotation, friction, condensation, three
 closures) on a latitude-longitude grid, float32, one thread. Variants take turns in one process; process CPU time is
-counted and medians are compared. *Eager* is the faster of `slices` and `roll`, the forms one writes first; *tuned
-eager* is the fastest of those and `faces`, which shares every difference between neighbours. All three are written by
-hand in `pde_ops/benchmarking/eager_step.py` and share nothing with the operators. *Bound* is a triad that moves the
-same 13 floats a cell. Repeat it with `make bench`, or `stationpde ops bench` for the first table alone.
+counted and the least of many rounds is compared. *Eager* is the faster of `slices` and `roll`, the forms one writes
+first; *tuned eager* is the fastest of those and `faces`, which shares every difference between neighbours. All three
+are written by hand in `pde_ops/benchmarking/eager_step.py` and share nothing with the operators. *Bound* is a triad
+that moves the same 13 floats a cell. Repeat it with `make bench`, or `stationpde ops bench` for the first table alone.
 """
 
 
@@ -26,6 +26,9 @@ def page(results: dict[str, Any]) -> str:
     parts = [HEAD, _machine(results), _ratios(step), _per_cell(step), _others(step), _start(step)]
     if "thermo" in results:
         parts.append(_thermo(results["thermo"]))
+    for name, render in (("training", _training), ("inference", _inference)):
+        if name in results:
+            parts.append(render(results[name]))
     for name, title in (("lift", "Lift"), ("ingest", "Ingest")):
         if name in results:
             parts.append(f"## {title}\n\n{_table(['figure', 'value'], _flat(results[name]))}")
@@ -123,6 +126,41 @@ def _thermo(thermo: dict[str, Any]) -> str:
         f"{time['metpy']:.0f} µs in MetPy with pint, {thermo['psi_vs_metpy']:.0f} times faster (goal ≥ 15); "
         f"largest relative difference {thermo['largest_relative_difference']:.0e}.\n"
     )
+
+
+def _training(found: dict[str, Any]) -> str:
+    rows = [[f"step, times faster than eager: {n}", f"{v:.2f}", "≥ 1.3" if n == "compiled" else ""]
+            for n, v in found["step_vs_eager"].items()]  # fmt: skip
+    rows.append(["activations computed again: time", f"{found['recompute_time']:.2f}", ""])
+    rows.append(["activations computed again: memory", f"{found['recompute_memory']:.2f}", ""])
+    cold = found.get("first_compiled_step")
+    if cold:
+        rows.append(["first compiled step, empty caches, CPU seconds", f"{cold['cpu_seconds']:.0f}", "≤ 60"])
+    shares = found["share_of_a_forward"].items()
+    parts = ", ".join(f"{name.replace('_', ' ')} {100 * share:.0f} %" for name, share in shares)
+    return (
+        f"## Training\n\nForward and backward of {found['shape']}, one thread{_under(found)}. *Eager* steps the "
+        "equations in torch; *fused* with the generated kernel; *compiled* compiles the networks as well "
+        "(`train.compile`).\n\n"
+        + _table(["", "", "goal"], rows)
+        + f"\nWhere a forward pass spends its time, fused: {parts}.\n"
+    )
+
+
+def _inference(found: dict[str, Any]) -> str:
+    rows = [[name.replace("_", " and "), f"{value:.2f}", "≤ 0.6" if name == "fused" else "",
+             f"{found['largest_difference_in_standard_deviations'][name]:.0e}"]
+            for name, value in found["forecast_vs_eager"].items()]  # fmt: skip
+    head = ["", "time, eager = 1", "goal", "largest difference [standard deviations]"]
+    return (
+        f"## Inference\n\nA 24 h forecast of {found['stations']:,} stations on one thread{_under(found)}; eager takes "
+        f"{found['seconds']['eager']:.2f} s. `stationpde forecast` is *fused*.\n\n" + _table(head, rows)
+    )
+
+
+def _under(found: dict[str, Any]) -> str:
+    quick = ", a `--quick` run" if found.get("quick") else ""
+    return f" (load average {found['load_average']}{quick})" if "load_average" in found else ""
 
 
 def _number(values: dict[str, float] | None, size: str) -> str:

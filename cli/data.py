@@ -51,6 +51,9 @@ def ingest(
     ] = None,
     train_fraction: Annotated[float, typer.Option(min=0.01, max=1, help="The training period, from the start.")] = 0.6,
     drop: Annotated[str | None, typer.Option(metavar="ID,ID", help="Leave out these stations.")] = None,
+    exchange: Annotated[
+        str | None, typer.Option(metavar="lat,lon", help="Latitudes and longitudes are the wrong way round.")
+    ] = None,
     trust: Annotated[list[str] | None, typer.Option(metavar="VAR", help="Vouch for implausible values.")] = None,
     no_qc: Annotated[bool, typer.Option("--no-qc", help="Skip quality control.")] = False,
     fix: Annotated[bool, typer.Option("--fix", help="Merge duplicate stations that agree.")] = False,
@@ -83,6 +86,7 @@ def ingest(
         max_bytes=max_bytes,
         fix=fix,
         drop=tuple(name for name in (drop or "").split(",") if name),
+        exchange=choice(exchange, "--exchange", ("lat,lon",)),
     )
     options = IngestOptions(
         read=read, reader=reader, missing=pairs(missing, "--missing"), trust=tuple(trust or ()), quality=not no_qc,

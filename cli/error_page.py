@@ -58,6 +58,7 @@ _FAMILIES = {
     "SPDE-D14": ("Arrays and datasets", "save it in the layout that the message names; see [ingest](ingest.md)"),
     "SPDE-D15": ("Windows, splits and statistics", "give a longer record, or shorter windows"),
     "SPDE-C": ("Configuration", "`stationpde config show` prints every key with its meaning"),
+    "SPDE-R": ("Reports, pictures and the demo", "the message names what there is to choose from"),
     "SPDE-T": ("Models, training and runs", "the message names the run and what to type"),
     "SPDE-P": (
         "Operators and systems",

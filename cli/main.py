@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import config, data, doctor, export, field, forecast, ops, run, train
+from cli import ablate, benchmark, config, data, demo, doctor, evaluate, export, field, forecast, ops, plot, run, train
+from cli import report as report_page
 from cli._console import console
 from cli._errors import Boundary, ExitCode, explain, report
 from cli._globals import GLOBAL_OPTIONS, take_globals
@@ -74,14 +75,20 @@ def root(
     console.start_logging()
 
 
+app.command("ablate")(ablate.ablate)
+app.command("benchmark")(benchmark.benchmark)
+app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.command("forecast")(forecast.forecast)
+app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
+app.command("report")(report_page.report)
 app.command("train")(train.train)
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.add_typer(field.app, name="field")
 app.add_typer(ops.app, name="ops")
+app.add_typer(plot.app, name="plot")
 app.add_typer(run.app, name="run")
 
 

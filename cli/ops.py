@@ -36,16 +36,18 @@ def list_operators(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name of the operator.")],
+    name: Annotated[str, typer.Argument(help="Name of an operator, or of a system: surface, anomaly.")],
     markdown: Annotated[bool, typer.Option("--markdown", help="Write a Markdown page instead.")] = False,
 ) -> None:
-    """Show one operator: equation, units, properties, references, source.
+    """Show one operator: equation, units, properties, references, source; or the equations of the model.
 
-    Example: stationpde ops show laplacian --markdown
+    Example: stationpde ops show surface --markdown
     """
-    from stationpde import operator_cards
+    from pde_ops import operators
+    from stationpde import operator_cards, system_cards
 
-    chosen = operator_cards.card(name)
+    is_system = name in system_cards.SYSTEMS and name not in operators.list()
+    chosen = system_cards.card(name) if is_system else operator_cards.card(name)
     console.text(chosen.to_markdown() if markdown else chosen.to_text())
     console.result(chosen.to_json())
 

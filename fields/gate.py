@@ -175,9 +175,9 @@ class UnitGate:
             if tally["codes"]:
                 report.notice(
                     "SPDE-D018",
-                    f"{tally['codes']:,} values of {name} are codes for missing or not finite",
+                    f"{tally['codes']:,} of {tally['values']:,} values of {name} are codes for missing or not finite",
                     where=self.subject.where(name),
-                    why=f"{tally['infinite']:,} of them infinite, {tally['values']:,} values in all",
+                    why=f"{tally['infinite']:,} of them infinite" if tally["infinite"] else "",
                 )
 
 

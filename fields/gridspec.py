@@ -61,6 +61,7 @@ class GridSpec:
         width: int | Literal["metres", "degrees"] = "metres",
         margin: float = 0.05,
         min_half_width_m: float = 20e3,
+        least_cell_m: float = 0.0,
     ) -> GridSpec:
         """The grid of ``height`` rows round a network.
 
@@ -72,6 +73,7 @@ class GridSpec:
         margin : part of the network's extent that is added on every side
         min_half_width_m : metres; the least distance from the middle to a border, so that one station, or a line
             of them, still spans a region
+        least_cell_m : metres; a small network gets fewer rows than ``height`` rather than cells smaller than this
         """
         check_places(lat, lon)
         lat = np.asarray(lat, dtype=np.float64)
@@ -82,6 +84,9 @@ class GridSpec:
         shrink = np.cos(np.radians((south + north) / 2.0))
         west, east = _padded(lon, margin, np.degrees(min_half_width_m / (earth_radius * shrink)))
         west, east = (np.mod(west + 180.0, 360.0) - 180.0 + offset for offset in (0.0, east - west))
+        if least_cell_m > 0.0:
+            most = int(np.radians(north - south) * earth_radius / least_cell_m) + 1
+            height = min(height, max(most, FEWEST_ROWS))
         rows = max(height, FEWEST_ROWS) - 1
         if width == "metres":
             columns = round((east - west) * shrink / (north - south) * rows) + 1

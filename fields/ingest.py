@@ -25,7 +25,7 @@ from .progress import Tracker, Watcher
 from .readers import ReadOptions, Source, Workspace, detect, reader
 from .readers.clock import Zone, to_datetime64
 from .readers.gather import identity_of
-from .readers.source import Chosen, Command, Without
+from .readers.source import Chosen, Command, Exchanged, Without
 from .survey import Survey, survey
 
 __all__ = ["IngestOptions", "IngestResult", "ingest"]
@@ -131,7 +131,7 @@ def ingest(
     with _workspace(target) as folder:
         chosen = reader(asked.reader) if asked.reader else detect(path)
         opened = chosen.open(path, asked.read, Workspace(folder, tracker, command))
-        found = _without(opened, asked.read.drop)
+        found = _without(Exchanged(opened) if asked.read.exchange else opened, asked.read.drop)
         if "p" in substitutes:
             found = Without(found, ("p", "psl"))
         identity = identity_of(path, found.label, found.reader, found.axis, found.units, replace(asked, force=False))

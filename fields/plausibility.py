@@ -138,7 +138,8 @@ def check_values(name: str, values: Array, unit: str, subject: Subject) -> Probl
     what = f"{row.long_name.lower()} is not plausible in {unit}"
     do = f"check the unit and the column of `{name}`; if the values are right: {subject.command} --trust {name}"
     if fitting:
-        what = f"{row.long_name.lower()} looks like {' or '.join(fitting)} but is declared {unit}"
+        likely = " or ".join(_spoken(other) for other in fitting)
+        what = f"{row.long_name.lower()} looks like {likely} but is declared {_spoken(unit)}"
         do = f"{subject.command} --unit {name}={fitting[0]}"
     if not whole:
         do = "mend these stations in the source; quality control flags their values otherwise"
@@ -146,6 +147,11 @@ def check_values(name: str, values: Array, unit: str, subject: Subject) -> Probl
     code = "SPDE-D012" if fitting else "SPDE-D011"
     subject.add(report, name, Problem(code, what, subject.where(name, wrong), why, do, severity))
     return report
+
+
+def _spoken(unit: str) -> str:
+    """A unit inside a sentence."""
+    return "a fraction (0 to 1)" if unit == "1" else unit
 
 
 def _mends(name: str, shape: _Shape, wrong: Array, how: Conversion) -> bool:

@@ -36,6 +36,7 @@ _LARGEST_SHIFT = 4.0
 # Exchanged coordinates: the peak is this near the usual one with the other longitude, and this far with its own.
 _CLOSE_PEAK, _FAR_PEAK = 1.3, 2.3
 _DAY = 86_400
+_EXCHANGE = "--exchange lat,lon"
 
 
 def check_coordinates(lat: Array, lon: Array, alt: Array, subject: Subject) -> ProblemReport:
@@ -74,7 +75,7 @@ def _check_position(report: ProblemReport, lat: Array, lon: Array, subject: Subj
             "latitude and longitude look exchanged" if swapped else "latitudes are beyond the poles",
             where=subject.where("lat", beyond),
             why=f"latitude {lat[beyond][0]:.4f}, allowed -90 to 90",
-            do="exchange the two columns in the column map (--map)" if swapped else "mend the station list",
+            do=f"{subject.command} {_EXCHANGE}" if swapped else "mend the station list",
         )
     east = lon > 180.0
     if east.any() and not np.any(lon > 360.0) and not np.any(lon < -180.0):
@@ -170,7 +171,7 @@ def check_pressure_profile(pressure: Array, alt: Array, subject: Subject, *, kin
     if alone.any():
         metres = (misfit - offset)[alone][0] * R_d * T_standard / g  # the scale height of the standard atmosphere
         report.warning(
-            "SPDE-D017", f"the pressure of {int(alone.sum())} stations does not fit their altitude",
+            "SPDE-D017", f"pressure does not fit the altitude at {int(alone.sum())} of {int(usable.sum())} stations",
             where=subject.where("p", alone),
             why=f"as if the first stood {abs(metres):.0f} m {'lower' if metres > 0 else 'higher'} than listed",
             do="check their altitude and position; quality control flags their pressure otherwise",
@@ -242,7 +243,7 @@ def check_daily_cycle(temperature: Array, times: Array, lat: Array, lon: Array, 
     why = f"temperature peaks at {hour:.1f} h of local solar time, usual {_USUAL_PEAK:.0f} h ± {_LARGEST_SHIFT:.0f} h"
     if exchanged:
         report.warning("SPDE-D013", "latitude and longitude look exchanged: the daily cycle fits the other one",
-                       where=where, why=why, do="exchange the two columns in the column map (--map)")  # fmt: skip
+                       where=where, why=why, do=f"{subject.command} {_EXCHANGE}")  # fmt: skip
     else:
         report.warning("SPDE-D009", "the clock does not look like UTC", where=where, why=why,
                        do=f"if times are local: {subject.command} --time-zone UTC{shift:+.0f}")  # fmt: skip

@@ -22,7 +22,7 @@ from fields.sampling import FieldStore, Points
 from fields.terrain import Elevation
 from fields.variables import VARIABLES, display_unit, to_display
 
-__all__ = ["draw_field"]
+__all__ = ["degrees_label", "draw_field", "relief_light"]
 
 _COLOURS = {"t": "RdYlBu_r", "td": "BrBG", "rh": "YlGnBu", "p": "viridis", "psl": "viridis", "speed": "YlOrRd"}
 _INK, _FAINT = "#1d2733", "#51606e"
@@ -151,7 +151,8 @@ def _draw_values(figure: Any, axes: Any, canvas: _Canvas, shown: Any, variable: 
     scale, colours = Normalize(low, high), colormaps[_COLOURS.get(variable, "RdBu_r")]
     picture = colours(scale(np.where(np.isfinite(shown), shown, np.nan)))
     # Slopes that face the light pale, the others darken; level ground keeps the colour of the scale.
-    lit = _light(canvas)[..., None]
+    pixel = np.radians(canvas.lat[1] - canvas.lat[0]) * earth_radius
+    lit = relief_light(canvas.alt, pixel, canvas.blur)[..., None]
     shaded = picture[..., :3] * (1.0 + np.minimum(lit, 0.0)) + (1.0 - picture[..., :3]) * np.maximum(lit, 0.0)
     shaded += (1.0 - shaded) * 0.6 * canvas.far[..., None]
     shaded = np.concatenate([shaded, picture[..., 3:]], axis=-1)
@@ -162,13 +163,15 @@ def _draw_values(figure: Any, axes: Any, canvas: _Canvas, shown: Any, variable: 
     bar.outline.set_linewidth(0.4)
 
 
-def _light(canvas: _Canvas) -> NDArray[np.float64]:
-    """Light from the north-west on the relief, made steeper for the eye: 0 on level ground, within ±0.35."""
+def relief_light(metres: NDArray[np.float64], pixel_m: float, blur: float = 0.0) -> NDArray[np.float64]:
+    """Light from the north-west on a relief, made steeper for the eye: 0 on level ground, within ±0.35.
+
+    ``pixel_m`` is the size of a pixel in metres, ``blur`` in pixels.
+    """
     from scipy.ndimage import gaussian_filter
 
-    pixel = np.radians(canvas.lat[1] - canvas.lat[0]) * earth_radius
-    relief = gaussian_filter(canvas.alt, canvas.blur, mode="nearest") * _STEEPER
-    north, east = np.gradient(relief, pixel)
+    relief = gaussian_filter(metres, blur, mode="nearest") * _STEEPER
+    north, east = np.gradient(relief, pixel_m)
     sun = np.sin(np.radians(45.0))
     # The sun stands half-way up in the north-west: its direction is (-1/2, 1/2, sun).
     lit = (0.5 * east - 0.5 * north + sun) / np.sqrt(1.0 + east**2 + north**2)
@@ -212,14 +215,15 @@ def _finish(axes: Any, fields: FieldStore, canvas: _Canvas, variable: str, index
     axes.set_aspect(ratio)
     axes.set_xlim(canvas.lon[0], canvas.lon[-1])
     axes.set_ylim(canvas.lat[0], canvas.lat[-1])
-    axes.xaxis.set_major_formatter(lambda x, _: _degrees((x + 180.0) % 360.0 - 180.0, "EW"))
-    axes.yaxis.set_major_formatter(lambda y, _: _degrees(y, "NS"))
+    axes.xaxis.set_major_formatter(lambda x, _: degrees_label((x + 180.0) % 360.0 - 180.0, "EW"))
+    axes.yaxis.set_major_formatter(lambda y, _: degrees_label(y, "NS"))
     axes.tick_params(length=3, color=_FAINT, labelcolor=_FAINT, labelsize=8)
     for side in axes.spines.values():
         side.set_linewidth(0.6)
 
 
-def _degrees(value: float, letters: str) -> str:
+def degrees_label(value: float, letters: str) -> str:
+    """``124°W`` of -124 and the letters ``EW``."""
     letter = "" if abs(value) < 1e-9 else letters[0] if value > 0 else letters[1]
     return f"{abs(value):g}°{letter}"
 

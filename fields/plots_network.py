@@ -30,6 +30,8 @@ _SHORE = 0.5
 _SCALES = (10.0, 20.0, 50.0, 100.0)
 _ROWS = 8192
 _MOST_NAMED = 5
+# Room that a station's label takes, as parts of the map.
+_LABEL = (0.16, 0.04)
 # Shorter over longer side of a picture, at least.
 _SLIMMEST = 0.45
 
@@ -69,8 +71,9 @@ def draw_network(
 
     rates = 100 * missing_rates(ds, (variable,) if variable else STATE_VARIABLES)
     lat, lon = np.asarray(ds["lat"].values, float), np.asarray(ds["lon"].values, float)
-    lon = unwrap_longitude(lon, middle_longitude(lon))
-    grid = _frame(lat, lon)
+    grid = _frame(lat, unwrap_longitude(lon, middle_longitude(lon)))
+    # Across the antimeridian a frame is written with longitudes above 180: the stations follow it.
+    lon = unwrap_longitude(lon, (grid.west + grid.east) / 2)
     metres, trust, true = _relief(ds, grid, dem)
     ratio = 1.0 / np.cos(np.radians((grid.south + grid.north) / 2))
     width, height = grid.east - grid.west, (grid.north - grid.south) * ratio
@@ -81,8 +84,8 @@ def draw_network(
         axes = figure.add_subplot()
         _draw_relief(axes, grid, metres, trust, true)
         _draw_stations(figure, axes, lon, lat, rates)
-        _name_worst(axes, ds, lon, lat, rates)
         _finish(axes, ds, grid, variable, ratio, true)
+        _name_worst(axes, ds, lon, lat, rates)
         return _save(figure, Path(output))
 
 
@@ -171,19 +174,26 @@ def _draw_stations(figure: Any, axes: Any, lon: Array, lat: Array, rates: Array)
 def _name_worst(axes: Any, ds: xr.Dataset, lon: Array, lat: Array, rates: Array) -> None:
     from .errors import printable
 
-    for i in np.argsort(-rates)[:_MOST_NAMED]:
-        if rates[i] >= 10:
-            axes.annotate(
-                f"{printable(ds['station'].values[i])} {rates[i]:.0f} %", (lon[i], lat[i]), xytext=(5, 4),
-                textcoords="offset points", fontsize=7, color=_INK, zorder=6, parse_math=False,
-                bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.7},
-            )  # fmt: skip
+    (west, east), (south, north) = axes.get_xlim(), axes.get_ylim()
+    named: list[tuple[float, float]] = []
+    for i in np.argsort(-rates):
+        if rates[i] < 10 or len(named) == _MOST_NAMED:
+            return
+        x, y = (lon[i] - west) / (east - west), (lat[i] - south) / (north - south)
+        if any(abs(x - a) < _LABEL[0] and abs(y - b) < _LABEL[1] for a, b in named):
+            continue
+        named.append((x, y))
+        left = x > 1 - _LABEL[0]
+        axes.annotate(
+            f"{printable(ds['station'].values[i])} {rates[i]:.0f} %", (lon[i], lat[i]), ha="right" if left else "left",
+            xytext=(-5 if left else 5, 4), textcoords="offset points", fontsize=7, color=_INK, zorder=6,
+            parse_math=False, bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.7},
+        )  # fmt: skip
 
 
 def _finish(axes: Any, ds: xr.Dataset, grid: GridSpec, variable: str | None, ratio: float, true: bool) -> None:
     what = VARIABLES[variable].long_name if variable and variable in VARIABLES else variable or "all variables"
-    times = ds["time"].values
-    period = f"{str(times[0])[:10]} to {str(times[-1])[:10]}" if times.size else "no times"
+    period = _period(ds["time"].values)
     alt = np.asarray(ds["alt"].values, float)
     ground = "" if true else "; relief from the stations themselves"
     axes.set_title(f"{ds.sizes['station']} stations, {period}", loc="left", fontsize=11, pad=18, color=_INK)
@@ -198,6 +208,14 @@ def _finish(axes: Any, ds: xr.Dataset, grid: GridSpec, variable: str | None, rat
     for side in axes.spines.values():
         side.set_linewidth(0.6)
     _scale_bar(axes, grid)
+
+
+def _period(times: Array) -> str:
+    """First and last day; within one day its hours."""
+    if not times.size:
+        return "no times"
+    first, last = (str(time)[:16].replace("T", " ") for time in (times[0], times[-1]))
+    return f"{first} to {last[11:]} UTC" if first[:10] == last[:10] else f"{first[:10]} to {last[:10]}"
 
 
 def _scale_bar(axes: Any, grid: GridSpec) -> None:

@@ -26,6 +26,8 @@ class Flag(IntFlag):
 
 # A value with any of these is given as NaN by `store.open(masked=True)`.
 MASKING = Flag.RANGE | Flag.STEP | Flag.PERSISTENCE | Flag.BUDDY | Flag.DRIFT | Flag.CODE
+# Those that no sensor can have measured, told from the value alone.
+GROSS = Flag.RANGE | Flag.CODE
 
 
 def flag_attributes(name: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import xarray as xr
 from .errors import CorruptStoreError
 from .layout import Layout
 from .manifest import Manifest
-from .quality_flags import MASKING
+from .quality_flags import MASKING, Flag
 from .staging import _shard_keys
 
 __all__ = ["CheckedArray", "decode", "mask_flagged"]
@@ -117,12 +117,12 @@ def _decoded(values: np.ndarray[Any, Any], attrs: dict[str, Any]) -> np.ndarray[
     return values
 
 
-def mask_flagged(ds: xr.Dataset) -> xr.Dataset:
-    """Values that failed a masking test as NaN; attributes and flags stay."""
+def mask_flagged(ds: xr.Dataset, tests: Flag = MASKING) -> xr.Dataset:
+    """Values that failed one of the tests as NaN; attributes and flags stay."""
     masked = ds.copy()
     for name in ds.data_vars:
         flag = f"{name}_flag"
         if flag in ds:
-            good = (ds[flag] & np.uint8(int(MASKING))) == 0
+            good = (ds[flag] & np.uint8(int(tests))) == 0
             masked[name] = ds[name].where(good).assign_attrs(ds[name].attrs)
     return masked

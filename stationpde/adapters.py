@@ -51,8 +51,9 @@ class Region:
         """The region of a network; altitude from an elevation model, else from the stations as in the paper."""
         wanted = config.grid
         grid = GridSpec.around(
-            stations.lat, stations.lon, height=wanted.height, width=wanted.width, margin=wanted.margin
-        )
+            stations.lat, stations.lon, height=wanted.height, width=wanted.width, margin=wanted.margin,
+            least_cell_m=1e3 * wanted.least_cell_km,
+        )  # fmt: skip
         if elevation is not None:
             return cls(grid, elevation.on(grid))
         return cls(grid, station_altitude(stations.lat, stations.lon, stations.alt, grid, lift_settings(config)))
@@ -121,7 +122,12 @@ class BaseState(nn.Module):
 
 
 class Sites(nn.Module):
-    """Stations on a region: lift, readout, base state, scales, features, and which of them were trained on."""
+    """Stations on a region: lift, readout, base state, scales, features, and which of them were trained on.
+
+    Parameters
+    ----------
+    reporters : so many stations, the first ones, may report; all by default
+    """
 
     scale: Tensor
     observed_scale: Tensor
@@ -129,13 +135,18 @@ class Sites(nn.Module):
     pressure: Tensor
     inside: Tensor
 
-    def __init__(self, stations: Stations, region: Region, statistics: StateStatistics, config: Config) -> None:
+    def __init__(
+        self, stations: Stations, region: Region, statistics: StateStatistics, config: Config,
+        reporters: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.stations = stations
+        # The field is lifted from the first so many; the others, which never report, are only read.
+        self.reporters = reporters
         own, known = statistics.at(stations)
         settings = lift_settings(config)
         lift = StationLift.between(
-            (stations.lat, stations.lon, stations.alt),
+            (stations.lat[:reporters], stations.lon[:reporters], stations.alt[:reporters]),
             (*region.grid.cells(), region.altitude.ravel()),
             settings,
             metric=region.grid.metric,
@@ -174,6 +185,8 @@ class Sites(nn.Module):
         ``state`` are departures from the base state, and so are the fields. The detrended lift knows observed
         variables only: under it observations are lifted, Ψ is applied on the grid, and the fields are *full* states.
         """
+        if self.reporters is not None:
+            observed, state = observed[:, :, : self.reporters], state[:, :, : self.reporters]
         if not self.detrends:
             found: tuple[Tensor, Tensor] = self.lift(state)
             return found

@@ -96,6 +96,9 @@ class GridSection(Section):
     """Columns: a number, or as many as make cells square in metres or degrees."""
     margin: Annotated[float, Field(ge=0.0)] = 0.05
     """Part of the network's extent that is added on every side."""
+    least_cell_km: Annotated[float, Field(ge=0.0)] = 8.0
+    """A small network gets fewer rows rather than smaller cells, through which a storm's wind would need more than 16
+    sub-steps of half an hour; stations seldom tell more."""
     dem: str | None = None
     """File with an elevation model; without one the cells' altitude is lifted from the stations, as in the paper."""
 

@@ -14,15 +14,17 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from fields import atomic, store
 from fields.errors import DataError, ProblemReport, UsageError, printable
 from fields.ingest import IngestOptions, ingest
 from fields.progress import Watcher
+from fields.quality_flags import GROSS
 from fields.readers.gather import identity_of
 from fields.readers.safety import open_binary, read_npy_header
 from fields.readers.weather2k import RELEASES
+from fields.reading import mask_flagged
 from fields.series import StationSeries
 from fields.where import where
 from fields.windows import Split
@@ -64,6 +66,7 @@ def load_series(
     watcher: Watcher | None = None,
     report: ProblemReport | None = None,
     command: str = "train",
+    quality: Literal["full", "gross"] = "full",
 ) -> StationSeries:
     """The record that a dataset's name and options stand for.
 
@@ -77,6 +80,8 @@ def load_series(
     watcher : told how far reading is
     report : told what was met on the way
     command : the subcommand that messages say to type
+    quality : which tests of a store's values count: all of them, or only those for what no sensor can have measured.
+        The others judge with hindsight, from neighbours and weeks on both sides
 
     Raises
     ------
@@ -96,7 +101,7 @@ def load_series(
             if not store.is_store(path):
                 folder = Path(cache or stack.enter_context(TemporaryDirectory(prefix="stationpde-")))
                 path = _ingested(dataset, path, folder, asked, watcher, notes, command)
-            ds = store.open(path)
+            ds = store.open(path) if quality == "full" else mask_flagged(store.open(path, masked=False), GROSS)
             stood_in = ds.attrs.get("pressure_kind") == "standard_atmosphere"
             missing = {k: v for k, v in asked.missing.items() if not (k == "p" and stood_in)}
             series = StationSeries.from_dataset(ds, settings.step_seconds, missing=missing)

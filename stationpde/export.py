@@ -403,7 +403,7 @@ def _load_onnx(path: Path, names: Sequence[str]) -> Program:
         raise ResourceError(
             "running an ONNX program needs onnxruntime", code="SPDE-T100", do="pip install 'stationpde[export]'"
         )
-    import onnxruntime  # type: ignore[import-untyped]
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()

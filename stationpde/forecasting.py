@@ -70,11 +70,13 @@ def forecast(runs: Sequence[LoadedRun], observations: Observations, asked: Asked
         If a number of the forecast is not finite.
     """
     window = read_window(observations, request_for(runs, asked), asked.options)
-    stations = joined_stations(runs[0].model.statistics.stations, window.stations, stations_from(asked.stations))
+    trained, places = runs[0].model.statistics.stations, stations_from(asked.stations)
+    reporters = len(joined_stations(trained, window.stations))
+    stations = joined_stations(trained, window.stations, places)
     horizon = min(run.model.config.data.horizon for run in runs)
     if asked.horizon is not None:
         horizon = asked.horizon
-    models = [run.model.at(with_altitudes(run.model, stations)) for run in runs]
+    models = [run.model.at(with_altitudes(run.model, stations), reporters) for run in runs]
     members, audits = [], []
     for model in models:
         made, present = run_model(model, window, horizon)

@@ -12,6 +12,7 @@ from fields.series import StationSeries
 from fields.terrain import Elevation
 from fields.torch_data import Batch
 from fields.windows import Split
+from stationpde.compiling import compile_networks
 from stationpde.config import Config
 from stationpde.guide_fit import fit_guide
 from stationpde.losses import Losses, masked_losses
@@ -31,6 +32,8 @@ class ModelLearner:
 
     def __init__(self, model: StationPDEModel) -> None:
         self.model, self.config = model, model.config
+        if self.config.train.compile:
+            compile_networks(model)
 
     @classmethod
     def of(

@@ -162,12 +162,15 @@ class StationPDEModel(nn.Module):
         made.load_state_dict(dict(tensors))
         return made
 
-    def at(self, stations: Stations) -> StationPDEModel:
-        """The same model, with the same parameters, for other stations of the region."""
+    def at(self, stations: Stations, reporters: int | None = None) -> StationPDEModel:
+        """The same model, with the same parameters, for other stations of the region.
+
+        Stations after the first ``reporters`` are places that never report: the field does not wait for them.
+        """
         other = copy.copy(self)
         other._modules = dict(self._modules)
         like = self.scaling.scale
-        sites = Sites(stations, self.region, self.statistics, self.config).to(like.device)
+        sites = Sites(stations, self.region, self.statistics, self.config, reporters).to(like.device)
         # A model in double precision stays one; altitudes are double in any case.
         other.sites = sites.double() if like.dtype == torch.float64 else sites
         return other

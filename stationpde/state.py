@@ -43,7 +43,7 @@ def to_state(
     reference_pressure : Pa, broadcastable to the observations without their channel: what θ and q are computed with
         where the barometer is silent. One hPa of error is 0.08 K in θ, so that a station's mean serves
     """
-    u, v, p, t, rh = observed.unbind(-1)
+    u, v, p, t, rh = _single_or_double(observed).unbind(-1)
     column = torch.where(torch.isnan(p), reference_pressure.to(p.dtype), p).clamp(*PRESSURE_RANGE)
     warmth = t.clamp(*TEMPERATURE_RANGE)
     vapour = torch.minimum((rh * _saturation(saturation)(warmth)).clamp(min=0.0), LARGEST_VAPOUR_SHARE * column)
@@ -54,7 +54,7 @@ def to_state(
 
 def to_observed(state: Float[Tensor, "... channel"], saturation: Saturation = "ambaum") -> Float[Tensor, "... channel"]:
     """Ψ⁻¹: the state to observed variables; relative humidity may pass 1 (see `clipped`)."""
-    u, v, p, theta, q = state.unbind(-1)
+    u, v, p, theta, q = _single_or_double(state).unbind(-1)
     column = p.clamp(*PRESSURE_RANGE)
     warmth = thermo.temperature(theta, column).clamp(*TEMPERATURE_RANGE)
     vapour = thermo.vapour_pressure(q.clamp(0.0, LARGEST_HUMIDITY), column)
@@ -68,3 +68,8 @@ def clipped(observed: Float[Tensor, "... channel"]) -> Float[Tensor, "... channe
 
 def _saturation(name: Saturation):  # type: ignore[no-untyped-def]
     return thermo.saturation_vapour_pressure if name == "ambaum" else thermo.saturation_vapour_pressure_bolton
+
+
+def _single_or_double(values: Tensor) -> Tensor:
+    """Never half precision: pressure in Pa overflows the one, and three digits of the other are 300 Pa."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values

@@ -50,7 +50,8 @@ class ReadOptions:
     """What a user says about a source; None leaves it to the source.
 
     ``step``, ``tolerance`` and ``start`` are seconds, the last on the source's clock. ``pressure`` is ``station`` or
-    ``sea-level``: what the column called p holds. ``every`` takes each n-th step.
+    ``sea-level``: what the column called p holds. ``every`` takes each n-th step. ``exchange`` is ``lat,lon`` where the
+    source has them the wrong way round.
     """
 
     units: Mapping[str, str] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class ReadOptions:
     max_bytes: int = DEFAULT_MAX_BYTES
     fix: bool = False
     drop: tuple[str, ...] = ()
+    exchange: str | None = None
 
     def typed(self) -> list[tuple[str, str]]:
         """The options as typed on a command line."""
@@ -87,6 +89,7 @@ class ReadOptions:
             ("--on-move", self.on_move),
             ("--max-bytes", None if self.max_bytes == DEFAULT_MAX_BYTES else str(self.max_bytes)),
             ("--drop", ",".join(self.drop) or None),
+            ("--exchange", self.exchange),
             ("--fix", "" if self.fix else None),
         ]
         return [(option, value) for option, value in options if value is not None]
@@ -203,6 +206,18 @@ class Chosen(Wrapped):
     def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
         """Variables of the chosen stations."""
         return {name: values[:, self._index] for name, values in self._inner.read(start, stop).items()}
+
+
+class Exchanged(Wrapped):
+    """A source whose latitudes are its longitudes and the other way round."""
+
+    def __init__(self, inner: Source) -> None:
+        super().__init__(inner)
+        self.network = replace(inner.network, lat=inner.network.lon, lon=inner.network.lat)
+
+    def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
+        """The same values."""
+        return self._inner.read(start, stop)
 
 
 class Without(Wrapped):

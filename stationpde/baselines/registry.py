@@ -45,6 +45,7 @@ class Baseline:
     rates : learning rates that are tried on validation
     train : settings of the configuration's ``train`` section that suit it
     switches : choices made on validation, such as ``{"instance_norm": (False, True)}``; passed to ``make`` by keyword
+    members : baselines that it combines; ``make`` gets them fitted or trained, by name, as the keyword ``members``
     """
 
     name: str
@@ -56,6 +57,7 @@ class Baseline:
     rates: tuple[float, ...] = ()
     train: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    members: tuple[str, ...] = ()
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""

@@ -13,7 +13,7 @@ from stationpde.errors import ResourceError
 if TYPE_CHECKING:
     from stationpde.config import Config
 
-__all__ = ["process_faults"]
+__all__ = ["process_faults", "worker_died"]
 
 _SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 
@@ -28,14 +28,20 @@ def process_faults(config: Config) -> Iterator[None]:
     except RuntimeError as problem:
         # torch has no types of its own for what the CPU allocator refuses and for a worker that died.
         if str(problem).startswith("DataLoader"):
-            raise ResourceError(
-                f"a process that gathers batches died: {str(problem).splitlines()[0]}",
-                code="SPDE-T071",
-                do="type the same command again; if it happens again, --set train.workers=0",
-            ) from problem
+            raise worker_died(problem) from problem
         if not any(sign in str(problem).lower() for sign in _SIGNS):
             raise
         raise _out_of_memory(config, problem) from problem
+
+
+def worker_died(problem: BaseException) -> ResourceError:
+    """The error for a helper process that is gone."""
+    said = str(problem).splitlines() or [type(problem).__name__]
+    return ResourceError(
+        f"a process that gathers batches died: {said[0]}",
+        code="SPDE-T071",
+        do="type the same command again; if it happens again, --set train.workers=0",
+    )
 
 
 def _out_of_memory(config: Config, problem: BaseException) -> ResourceError:

@@ -48,7 +48,13 @@ class RunDirectory:
         ------
         UsageError
             If something else is in the directory.
+        ResourceError
+            If the directory, or the way to it, is closed to this user.
         """
+        with atomic.machine_faults(self.path):
+            return self._exists()
+
+    def _exists(self) -> bool:
         if self.record_path.exists() or checkpoint_files.listed(self.checkpoints):
             return True
         if self.path.exists() and not self.path.is_dir():

@@ -127,7 +127,8 @@ def train(
     device = chosen_device(options.device)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
-    with ExitStack() as stack:
+    # Outermost: a worker's death may be thrown into the closing of what lies within.
+    with process_faults(config), ExitStack() as stack:
         stop = stack.enter_context(StopRequest(options.max_seconds, options.guardian))
         world = stack.enter_context(join_world(seconds_of(config.train.collective_timeout), device))
         source = WindowSource.of(series, config)
@@ -140,7 +141,6 @@ def train(
         if opened["result"] is not None:
             return TrainResult.from_dict(opened["result"])
         stack.enter_context(_repeatable())
-        stack.enter_context(process_faults(config))
         state = _prepare(config, source, build or default_build, world, device, opened)
         metrics = board = None
         if world.rank == 0:

@@ -14,6 +14,7 @@ from fields.series import StationSeries
 from fields.torch_data import Batch, WindowDataset
 from fields.windows import Split, SplitName, Windows, WindowSpec
 from stationpde.training.lock import let_go_in_child
+from stationpde.training.resources import worker_died
 
 if TYPE_CHECKING:
     from stationpde.config import Config
@@ -100,4 +101,8 @@ def feed(source: WindowSource, starts: Iterable[Array], workers: int = 0, lock: 
         generator=torch.Generator().manual_seed(0),
     )
     # The death of a worker is thrown into whatever the process does at that moment: see `resources.process_faults`.
-    yield from loader
+    # One that dies while its batch is being handed over shows as a connection that ends.
+    try:
+        yield from loader
+    except (EOFError, ConnectionError, FileNotFoundError) as problem:
+        raise worker_died(problem) from problem

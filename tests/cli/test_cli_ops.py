@@ -73,6 +73,19 @@ def test_show_writes_markdown():
     assert "| `a` | A |" in page
 
 
+def test_show_prints_the_equations_of_the_model_with_the_units_of_their_symbols():
+    text = run("ops show surface").stdout
+    assert r"\frac{\partial \theta}{\partial t} &=" in text
+    assert [line.split()[1:3] for line in text.splitlines() if line.strip().startswith("r_m ")] == [["1/d", "1.728"]]
+    page = run("ops show surface --markdown").stdout
+    assert page.startswith("## station-oriented surface PDE\n")
+    assert "| $q$ `q` | field |" in page
+    card = json.loads(run("ops show anomaly --json").stdout)
+    assert list(card["equations"]) == ["u", "v", "p", "theta", "q"]
+    assert {"name": "p_b", "role": "closure", "unit": "Pa", "start": ""} in card["symbols"]
+    assert card["latex"].startswith("\\begin{align}")
+
+
 def test_an_unknown_name_suggests_the_nearest_and_exits_2():
     result = run("ops show laplacien --json")
     assert result.exit_code == 2

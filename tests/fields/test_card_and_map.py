@@ -9,7 +9,7 @@ from conftest_stations import make_stations
 from fields import store
 from fields.card import data_card
 from fields.errors import UsageError
-from fields.plots_network import draw_network, missing_rates
+from fields.plots_network import _period, draw_network, missing_rates
 from fields.quality_flags import Flag
 from fields.variables import to_display
 
@@ -99,9 +99,24 @@ def test_the_map_of_one_or_two_stations_is_drawn(tmp_path, count):
     assert draw_network(make_stations(24, count), tmp_path / "x.png").stat().st_size > 5000
 
 
-def test_the_map_of_a_network_across_the_antimeridian_is_drawn_in_one_piece(tmp_path):
-    across = make_stations(24, 4).assign_coords(lon=("station", [179.0, -179.5, 178.0, -178.0]))
-    assert draw_network(across, tmp_path / "x.png").exists()
+@pytest.mark.parametrize("east", [2.0, -2.0])
+def test_the_map_of_a_network_across_the_antimeridian_shows_what_it_shows_elsewhere(tmp_path, east):
+    """Only the longitudes along its lower border differ; most of the network lies on either side."""
+    elsewhere = make_stations(24, 12)
+    lon = elsewhere["lon"].values - elsewhere["lon"].values.mean()
+    across = elsewhere.assign_coords(lon=("station", (lon + 180 + east + 180) % 360 - 180))
+    assert across["lon"].values.min() < -170 and across["lon"].values.max() > 170
+    pictures = [
+        picture(draw_network(network, tmp_path / f"{i}.png"))
+        for i, network in enumerate([across, elsewhere.assign_coords(lon=("station", lon + 100 + east))])
+    ]
+    inside = [image[image.shape[0] // 8 : image.shape[0] * 4 // 5, image.shape[1] // 6 : -250] for image in pictures]
+    np.testing.assert_allclose(*inside, atol=0.02)  # a relief drawn from rounded positions
+
+
+def test_the_map_of_a_record_within_a_day_names_its_hours():
+    assert _period(make_stations(8, 2)["time"].values).endswith("00:00 to 07:00 UTC")
+    assert _period(make_stations(48, 2)["time"].values).count("-") == 4
 
 
 def test_an_unknown_variable_is_refused(tmp_path, stations):

@@ -102,3 +102,13 @@ def test_the_local_metric_is_the_papers():
 def test_a_grid_survives_its_dictionary():
     grid = GridSpec.around([46.0, 51.5], [-5.0, 2.0])
     assert GridSpec(**grid.to_dict()) == grid
+
+
+def test_a_small_network_gets_fewer_rows_rather_than_smaller_cells():
+    lat, lon = np.array([-29.7, -30.0, -30.6]), np.array([-57.1, -53.5, -51.2])
+    fine, coarse = GridSpec.around(lat, lon), GridSpec.around(lat, lon, least_cell_m=8e3)
+    assert fine.height == 32 and fine.dy < 8e3
+    assert coarse.dy >= 8e3 and coarse.height < 32
+    assert (coarse.south, coarse.north) == (fine.south, fine.north)
+    wide = GridSpec.around(np.array([-20.0, -25.0, -30.0]), lon, least_cell_m=8e3)
+    assert wide.height == 32

@@ -41,9 +41,21 @@ def used() -> set[str]:
     return {normal(owners.get(name, [name])[0]) for name in foreign}
 
 
-def declared() -> set[str]:
-    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def names_of(needs: list[str]) -> set[str]:
     return {normal(re.match(r"[\w.-]+", need)[0]) for need in needs}
+
+
+def declared() -> set[str]:
+    return names_of(PROJECT["dependencies"])
+
+
+def in_extras() -> set[str]:
+    """What a user can ask for; `dev` is for those who work on the project."""
+    return names_of([need for extra, needs in EXTRAS.items() if extra != "dev" for need in needs])
 
 
 # `pde_ops.testing.strategies` is for who has a test framework anyway.
@@ -53,7 +65,29 @@ BY_NAME = {"numba", "matplotlib", "metpy", "netcdf4"}
 
 
 def test_every_import_is_declared():
-    assert used() - declared() - OPTIONAL == set()
+    assert used() - declared() - in_extras() - OPTIONAL == set()
+
+
+def test_what_the_code_starts_with_is_no_extra():
+    top_level: set[str] = set()
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            top_level |= {
+                name
+                for node in tree.body
+                if isinstance(node, ast.Import | ast.ImportFrom)
+                for name in imports(ast.Module([node], []))
+            }
+    owners = packages_distributions()
+    assert {normal(owners.get(name, [name])[0]) for name in top_level} & (in_extras() - declared()) == set()
+
+
+def test_every_extra_that_a_message_tells_to_install_is_declared():
+    sources = [path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    pages = [path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]]
+    named = {extra for text in sources + pages for extra in re.findall(r"stationpde\[(\w+)\]", text)}
+    assert {"export", "tensorboard"} <= named <= set(EXTRAS)
 
 
 def test_nothing_is_declared_that_no_code_uses():

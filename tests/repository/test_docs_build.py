@@ -38,6 +38,13 @@ def test_formulas_are_mathml_and_no_raw_latex_is_left(site):
     assert leftovers == set()
 
 
+def test_pages_of_the_gallery_show_their_programs(site):
+    pages = [p for p in (site / "gallery").glob("*.html") if p.stem != "index"]
+    assert pages
+    texts = {p.name: re.sub(r"<[^>]+>", "", p.read_text(encoding="utf-8")) for p in pages}
+    assert [name for name, text in texts.items() if "pictures.command" not in text] == []
+
+
 def test_no_page_loads_anything_from_elsewhere(site):
     loads = re.compile(r'<(?:script|img|iframe|link[^>]+stylesheet)[^>]+(?:src|href)="https?:')
     assert [p.name for p in site.rglob("*.html") if loads.search(p.read_text(encoding="utf-8"))] == []

@@ -13,6 +13,7 @@ from fields.windows import Split
 from stationpde.adapters import standard_pressure
 from stationpde.closure import CLOSURE_SCALES
 from stationpde.config import Config
+from stationpde.learner import ModelLearner
 from stationpde.model import StationPDEModel
 from stationpde.state import STATE, to_observed, to_state
 from stationpde.statistics import StateStatistics
@@ -226,6 +227,17 @@ def test_the_field_feeds_back():
     second, _ = model.step(first, batch.issue_time + 2 * STEP, 2)
     kept = model(batch.history, batch.issue_time, keep_fields=True).fields
     torch.testing.assert_close(kept[:, 1], model.full_field(second, batch.issue_time + 2 * STEP))
+
+
+def test_an_elevation_model_gives_the_cells_their_altitude(tmp_path):
+    lat, lon = np.linspace(40.0, 56.0, 65), np.linspace(-4.0, 17.0, 85)
+    height = 200.0 + 40.0 * (lat[:, None] - 40.0) + 10.0 * (lon + 4.0)
+    np.savez(tmp_path / "relief.npz", lat=lat, lon=lon, elev_m=height)
+    config = small_config(overrides=(f"grid.dem='{tmp_path / 'relief.npz'}'",))
+    region = ModelLearner.of(config, small_series(), Split.of(len(small_series()))).model.region
+    y, x = np.meshgrid(region.grid.lat, region.grid.lon, indexing="ij")
+    # A plane is its own mean over a cell, but for the southern half's being wider: 0.004 degrees of 40 m each.
+    np.testing.assert_allclose(region.altitude, 200.0 + 40.0 * (y - 40.0) + 10.0 * (x + 4.0), atol=0.25)
 
 
 @pytest.mark.parametrize("recipe", ["default", "paper"])

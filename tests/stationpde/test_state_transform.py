@@ -125,3 +125,16 @@ def test_a_silent_barometer_is_replaced_by_the_stations_mean_in_theta_and_q_but_
     found, full = to_state(silent, torch.tensor(9.4e4)), to_state(observed, NOWHERE)
     assert torch.isnan(found[2])
     torch.testing.assert_close(found[3:], full[3:], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_never_reaches_the_thermodynamics(dtype):
+    observed = torch.tensor([[3.0, -2.0, 60000.0, 288.0, 0.5]])  # all of them numbers that half precision can hold
+    pressure = torch.tensor([60000.0])
+    expected = to_state(observed, pressure)
+    with torch.autocast("cpu", dtype):
+        torch.testing.assert_close(to_state(observed, pressure), expected, rtol=0, atol=0)
+        found = to_state(observed.to(dtype), pressure)
+    assert found.dtype == torch.float32 and to_observed(expected.to(dtype)).dtype == torch.float32
+    # The input was rounded, to eight bits at worst; nothing after it was.
+    torch.testing.assert_close(found, to_state(observed.to(dtype).float(), pressure), rtol=0, atol=0)

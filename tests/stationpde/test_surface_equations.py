@@ -7,7 +7,7 @@ import torch
 from small_network import small_config
 
 from pde_ops import Grid2D, stability, thermo
-from pde_ops.errors import UnknownNameError
+from pde_ops.errors import StabilityError, UnknownNameError
 from stationpde import equations
 from stationpde.closure import CLOSURE_SCALES
 from stationpde.equations import STATE
@@ -78,6 +78,13 @@ def test_coefficients_start_where_the_table_says():
     assert found["r_m"] == pytest.approx(2e-5, rel=1e-4)
     assert found["lambda_c"] == pytest.approx(1 / 3600, rel=1e-4)
     assert made.factors() == {f"gamma_{name}": 1.0 for name in STATE}
+
+
+def test_update_factors_start_at_one_and_are_separate_for_the_closure_by_option():
+    one = PDEBranch(small_config("paper"), grid(), 4)
+    split = PDEBranch(small_config("default"), grid(), 4)
+    assert set(one.factors().values()) == set(split.factors().values()) == {1.0}
+    assert set(split.factors()) - set(one.factors()) == {f"gamma_S_{name}" for name in STATE}
 
 
 def test_doubling_the_time_step_doubles_the_unscaled_update():
@@ -258,3 +265,24 @@ def test_every_advection_carries_a_blob_downwind(scheme):
     centre = float((later * column).sum() / later.sum())
     # One cell east in one interval; borders and dispersion cost a few hundredths.
     assert centre == pytest.approx(5.0, abs=0.08)
+
+
+@pytest.mark.parametrize("rule", ["range", "limiter"])
+def test_a_storm_over_cells_of_one_kilometre_stays_finite_with_every_coefficient_at_its_largest(rule):
+    made = branch("paper", f"pde.rule={rule}", "pde.dt=1800", "pde.friction=1e-4", on=grid(dx=1e3))
+    with torch.no_grad():
+        for name, raw in made.named_parameters():
+            if name.endswith("raw"):
+                raw.fill_(1e3)
+    state = air(wind=100.0)
+    for _ in range(8):
+        state = run(made, state)
+    assert torch.isfinite(state).all()
+
+
+def test_small_cells_without_a_rule_are_refused_and_semi_lagrangian_transport_is_named_and_stays_finite():
+    asked = ("pde.rule=none", "pde.dt=1800", "pde.friction=1e-4", "pde.max_wind=100")
+    with pytest.raises(StabilityError, match=r"semi.lagrangian"):
+        branch("paper", *asked, on=grid(dx=1e3))
+    made = branch("paper", *asked, "pde.advection=semi_lagrangian", "pde.diffusion_number=1e-4", on=grid(dx=1e3))
+    assert torch.isfinite(run(made, air(wind=100.0))).all()

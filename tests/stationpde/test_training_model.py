@@ -11,8 +11,11 @@ import torch
 from training_learner import small_series
 
 from fields.series import Stations, StationSeries
+from stationpde import learner as learner_module
+from stationpde.compiling import compile_networks
 from stationpde.config import Config
 from stationpde.training.checkpoint import load_weights
+from stationpde.training.distributed import LocalWorld
 from stationpde.training.dry_run import dry_run
 from stationpde.training.run_directory import RunDirectory
 from stationpde.training.session import TrainOptions, default_build, train
@@ -135,3 +138,43 @@ def test_the_stated_memory_is_within_a_fifth_of_the_real_peak(tmp_path):
 def test_windows_of_a_configuration_are_those_of_the_split():
     source = WindowSource.of(small_series(), tiny())
     assert source.windows.split.val == 120 and len(source.part("val", 4)) == 4
+
+
+# ---- torch.compile ---------------------------------------------------------------------------------------------
+
+
+def _gradient(config: Config) -> torch.Tensor:
+    torch.manual_seed(0)
+    source = WindowSource.of(small_series(), config)
+    learner = default_build(config, source)
+    learner.module.train()
+    learner.losses(source.batch(source.epoch(0)[:2]), LocalWorld().reducer).total.backward()
+    return torch.cat([p.grad.flatten() for p in learner.module.parameters() if p.grad is not None])
+
+
+def test_compiling_is_asked_for_and_leaves_names_and_gradients_as_they_are(monkeypatch):
+    asked = tiny("train.compile=true", "train.station_dropout=0", "pde.backend=torch")
+    # Traced and differentiated as by inductor, without its code generation.
+    monkeypatch.setattr(learner_module, "compile_networks", lambda model: compile_networks(model, "aot_eager"))
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = _gradient(asked)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 4  # encoder, closure, data branch, router, head
+    plain = _gradient(asked.with_overrides(["train.compile=false"]))
+    torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-6)  # float32, sums in another order
+    source = WindowSource.of(small_series(), asked)
+    named = [list(default_build(config, source).module.state_dict()) for config in (asked, tiny())]
+    assert named[0] == named[1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_compiled_run_trains_and_its_checkpoint_is_one_like_any_other(tmp_path):
+    torch._dynamo.reset()
+    made = train(tiny("train.compile=true"), small_series(), tmp_path / "run")
+    plain = train(tiny(), small_series(), tmp_path / "plain")
+    ours, theirs = load_weights(made.checkpoint), load_weights(plain.checkpoint)
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        if value.is_floating_point():
+            torch.testing.assert_close(ours[name], value, rtol=1e-3, atol=1e-4)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 import training_rank
-from conftest import wait_until
 from training_learner import small_config
+from training_processes import wait_until
 
 from stationpde.training import checkpoint_files
 from stationpde.training.distributed import LocalWorld
@@ -81,6 +81,15 @@ def test_a_killed_rank_is_started_again_a_hanging_one_is_named_and_no_bit_change
     assert again["result"]["weights_sha256"] == undisturbed["weights_sha256"]
     steps = [r["step"] for r in read_metrics(run / "metrics.jsonl", "step")]
     assert steps == list(range(1, undisturbed["steps"] + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_rank_0_that_dies_while_it_saves_leaves_the_checkpoint_before(undisturbed, tmp_path):
+    run = tmp_path / "run"
+    found = outcome(launched(2, run, DIE_SAVING="0:0"))
+    assert found["result"]["weights_sha256"] == undisturbed["weights_sha256"]
+    assert not list((run / "checkpoints").glob("*.tmp-*"))
 
 
 @pytest.mark.slow

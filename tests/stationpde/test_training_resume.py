@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import wait_until
 from training_learner import build_linear, small_config, small_series
+from training_processes import wait_until
 
 from stationpde.errors import ConfigError, CorruptArtefactError, LockedError, UsageError
 from stationpde.training import checkpoint_files

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import wait_until
 from training_learner import build_linear, small_config, small_series
+from training_processes import wait_until
 
 from stationpde.errors import ResourceError
 from stationpde.training import checkpoint_files
@@ -137,11 +137,26 @@ def test_a_full_file_system_is_met_the_same_way(processes, tmp_path):
 def test_a_place_that_cannot_be_written_to_is_refused_before_training(processes, tmp_path):
     place = tmp_path / "mine"
     place.mkdir(mode=0o555)
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o005 != 0o005 and folder.owner() == tmp_path.owner():
+            folder.chmod(0o755)
     code, training = processes.finish(place / "run", user=65534)
-    assert code == 7 and "cannot write to" in training.err
+    assert code == 7 and f"cannot write to {place / 'run'}" in training.err, training.err
     assert list(place.iterdir()) == []
+
+
+def test_a_place_that_cannot_even_be_looked_into_is_refused_the_same_way(processes, tmp_path):
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o005 != 0o005 and folder.owner() == tmp_path.owner():
+            folder.chmod(0o755)
+    closed = tmp_path / "closed"
+    (closed / "run").mkdir(parents=True)
+    closed.chmod(0o000)
+    try:
+        code, training = processes.finish(closed / "run", user=65534)
+        assert code == 7 and f"cannot write to {closed / 'run'}" in training.err, training.err
+    finally:
+        closed.chmod(0o755)
 
 
 def test_a_worker_that_is_killed_ends_training_with_the_checkpoint_intact(processes, tmp_path, undisturbed):
@@ -149,7 +164,7 @@ def test_a_worker_that_is_killed_ends_training_with_the_checkpoint_intact(proces
     training = started(processes, run, steps=5, overrides=["train.workers=1"], sleep=0.1)
     (worker,) = (int(pid) for pid in Path(f"/proc/{training.pid}/task/{training.pid}/children").read_text().split())
     os.kill(worker, signal.SIGKILL)
-    assert training.wait() == 7
+    assert training.wait() == 7, training.err
     assert "a process that gathers batches died" in training.err and "train.workers=0" in training.err
     goes_on_exactly(processes, run, undisturbed)
 

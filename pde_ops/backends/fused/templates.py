@@ -13,7 +13,7 @@ JOB = """
 #endif
 #define ROW_OF(slot, y) (job->arrays[slot].p + b * job->arrays[slot].batch + (y) * job->arrays[slot].row)
 
-#define CHUNK 128            /* columns whose temporaries stay in the nearest cache */
+#define CHUNK 64             /* columns whose temporaries stay in the nearest cache */
 typedef struct { const Array *arrays; long ny, rows, blocks; const vf *table, *sc; double *sums; } Job;
 
 INLINE void copy_row(real *restrict to, const real *restrict from)

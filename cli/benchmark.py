@@ -1,0 +1,142 @@
+"""`stationpde benchmark`: every model on the same windows, as one table."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli._console import console, shown
+from cli._progress import ProgressDisplay
+from cli._settings import seeds_of, span_seconds
+from cli._stopping import resumable
+from cli.data import choice
+
+__all__ = ["benchmark"]
+
+
+def benchmark(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="A store, raw files, or demo.")],
+    protocol: Annotated[str, typer.Option(help="w2k-like (3 h) or meteonet-like (1 h).")] = "w2k-like",
+    models: Annotated[str, typer.Option(metavar="A,B|all", help="Names, or all; also default-no_pde.")] = "all",
+    seeds: Annotated[str, typer.Option(metavar="0:5", help="Of models that draw random numbers.")] = "0",
+    horizons: Annotated[str | None, typer.Option(metavar="24,48,96", help="Hours ahead; 24 by default.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="DIR", help="Runs, cells and tables.")] = None,
+    cells: Annotated[Path | None, typer.Option(metavar="DIR", help="Finished cells, if not in DIR/cells.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Cells trained at once, one thread each.")] = 1,
+    cap: Annotated[str, typer.Option(metavar="15min|none", help="CPU time of each learned model.")] = "15min",
+    recipe: Annotated[str, typer.Option(help="default, or paper: AdamW 1e-4, 10 epochs, for all.")] = "default",
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One key of the configuration, for all.")
+    ] = None,
+    max_time: Annotated[str | None, typer.Option(metavar="2h", help="Stop and exit 75 after this.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on with what DIR holds, or refuse to.")] = True,
+    quality: Annotated[
+        str, typer.Option(help="Values to use: all that can be (gross), or tested ones (full).")
+    ] = "gross",
+    keep_stale: Annotated[bool, typer.Option(help="Take finished cells of other settings, marked.")] = False,
+) -> None:
+    """Score models on the same windows; the same command, typed again, goes on where it was stopped.
+
+    Finished cells are small files in DIR/cells; results.json and results.md are written beside them.
+
+    Example: stationpde benchmark obs.zarr --models default,ridge_nb --seeds 0:3 -o out
+    """
+    from stationpde.evaluation.benchmark import BenchmarkPlan
+
+    name = Path(store).parent.name if Path(store).is_file() else Path(store).stem
+    target = out or Path("runs") / f"benchmark-{name}-{protocol}"
+    chosen = choice(recipe, "--recipe", ("default", "paper"))
+    plan = BenchmarkPlan(
+        store=store, protocol=protocol, models=_models(models), out=target, seeds=tuple(seeds_of(seeds)),
+        horizons=() if horizons is None else _hours(horizons), recipe=chosen, overrides=tuple(overrides or ()),
+        cap=_cap(cap, chosen), cells=cells, jobs=jobs, keep_stale=keep_stale,
+        quality=choice(quality, "--quality", ("gross", "full")), command=typed(),
+        max_seconds=None if max_time is None else span_seconds(max_time, "--max-time"),
+    )  # fmt: skip
+    if not resume and (plan.out / "results.json").exists():
+        raise typer.BadParameter(f"{plan.out} holds a benchmark already", param_hint="--no-resume")
+    results = measured(plan)
+    console.result({**results.to_dict(), "files": _files(plan)})
+
+
+def measured(plan: Any) -> Any:
+    """Run a plan with progress on the screen, print its table and where everything is."""
+    from stationpde.data import load_series
+    from stationpde.evaluation.benchmark import run_benchmark
+    from stationpde.evaluation.contestants import Task, contestant
+
+    first = Task(plan.protocol, plan.hours[0], "default", 0, plan.recipe, plan.overrides)
+    for model in plan.models:
+        contestant(model)  # an unknown name is told before anything is read
+    with ProgressDisplay() as display:
+        with resumable():
+            settings = contestant("default").config(first).data
+            series = load_series(
+                plan.store, settings, cache=plan.out, watcher=display, command="benchmark", quality=plan.quality
+            )
+        results, bench = run_benchmark(plan, series, display)
+    _show(results)
+    for path in _files(plan).values():
+        console.text(path)
+    if bench.failed:
+        name, problem = next(iter(bench.failed.items()))
+        problem.message = f"{len(bench.failed)} cells failed; the first, {name}: {problem.message}"
+        raise problem
+    return results
+
+
+def typed() -> str:
+    """The command line, as it can be typed again."""
+    return shlex.join(["stationpde", *sys.argv[1:]])
+
+
+def _files(plan: Any) -> dict[str, str]:
+    return {
+        "results": str(plan.out / "results.json"),
+        "table": str(plan.out / "results.md"),
+        "cells": str(plan.cell_folder),
+    }
+
+
+def _show(results: Any) -> None:
+    for found in results.horizons:
+        units = results.units()
+        rows = []
+        for model in found.cells:
+            pooled = found.pooled(model)
+            cells = [shown(pooled[v]["mse"]) for v in found.variables]
+            cpu = results.model_facts()[model]["horizons"][str(found.hours)]["cpu_seconds"]
+            rows.append(
+                [model, *cells, shown(found.nmse(model)), f"{cpu:.1f}", str(pooled[found.variables[0]]["seeds"])]
+            )
+        console.text(f"{results.protocol}, {found.hours} h: MSE")
+        console.table(["model", *(f"{v} {units[v]}" for v in found.variables), "nMSE", "CPU s", "seeds"], rows)
+    for name, why in results.skipped.items():
+        console.note(f"not run: {name}: {why}")
+
+
+def _models(text: str) -> tuple[str, ...]:
+    from stationpde.evaluation.contestants import known_models
+
+    if text == "all":
+        return tuple(known_models())
+    names = tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
+    if not names:
+        raise typer.BadParameter("name at least one model", param_hint="--models")
+    return names
+
+
+def _hours(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise typer.BadParameter(f"'{text}' is not of the form 24,48,96", param_hint="--horizons") from None
+
+
+def _cap(text: str, recipe: str) -> float | None:
+    """Seconds; the paper's recipe is a number of epochs and has no cap."""
+    return None if text == "none" or recipe == "paper" else span_seconds(text, "--cap")

@@ -1,0 +1,96 @@
+r"""The blend of a linear and a non-linear forecast, weighted on validation.
+
+.. math:: \hat y = w\,\hat y_{ridge} + (1 - w)\,\hat y_{mlp}, \qquad 0 \le w \le 1
+
+with the :math:`w` of each variable and lead that has the least squared error over the validation windows of all
+stations, in their standard deviations. A short validation says little about a single lead: its own weight is drawn to
+that of the variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fields.torch_data import Batch
+from stationpde.baselines.inputs import StationInputs, horizon_of, window_batches
+from stationpde.baselines.registry import Baseline, Predictor
+from stationpde.config import Config
+from stationpde.errors import UsageError
+from stationpde.training.source import WindowSource
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["BASELINE", "Blend", "blend_weights"]
+
+_MEMBERS = ("ridge_nb", "mlp_nb")
+# The variable's weight counts as much as so many mean leads say about their own.
+_SHRINK = 1.0
+# Two forecasts that differ by less in all of validation, in standard deviations squared, are the same.
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blend:
+    """Two forecasters, and the weights ``[lead, channel]`` of the first."""
+
+    config: Config
+    members: tuple[Predictor, Predictor]
+    weights: Float[Tensor, "lead channel"]
+
+    def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
+        """The weighted mean of both forecasts."""
+        first, second = (member.predict(batch) for member in self.members)
+        share = self.weights[: horizon_of(batch, self.config), None].to(first)
+        return second + share * (first - second)
+
+
+def blend_weights(gain: Float[Tensor, "lead channel"], spread: Float[Tensor, "lead channel"]) -> Tensor:
+    """Weights of the first forecast, 0 to 1, from sums over validation.
+
+    Parameters
+    ----------
+    gain : of (first − second)·(target − second)
+    spread : of (first − second)²; where both forecasts are the same, each gets a half
+    """
+    usual = (gain.sum(dim=0) + _TINY / 2) / (spread.sum(dim=0) + _TINY)
+    drawn = _SHRINK * spread.mean(dim=0)
+    weights = (gain + drawn * usual + _TINY / 2) / (spread + drawn + _TINY)
+    return weights.clamp(0.0, 1.0)
+
+
+def _make(config: Config, source: WindowSource, members: Mapping[str, Predictor] | None = None) -> Blend:
+    """Find the weights of members that are fitted or trained already."""
+    absent = [name for name in _MEMBERS if name not in (members or {})]
+    if members is None or absent:
+        raise UsageError(
+            f"a blend needs its members: {', '.join(absent)}", code="SPDE-B021",
+            do="make and train them first and pass them by name as `members`",
+        )  # fmt: skip
+    first, second = (members[name] for name in _MEMBERS)
+    inputs = StationInputs.of(source)
+    shape = (source.windows.spec.horizon, len(source.series.variables))
+    gain, spread = (torch.zeros(shape, dtype=torch.float64) for _ in range(2))
+    with torch.no_grad():
+        for batch in window_batches(source, "val"):
+            one, other = (inputs.scaled(member.predict(batch)).double() for member in (first, second))
+            target = inputs.scaled(batch.future).double()
+            seen, away = torch.isfinite(target), one - other
+            gain += torch.where(seen, away * (target - other), 0.0).sum(dim=(0, 2))
+            spread += torch.where(seen, away.square(), 0.0).sum(dim=(0, 2))
+    return Blend(config, (first, second), blend_weights(gain, spread).float())
+
+
+BASELINE = Baseline(
+    name="blend",
+    title="Blend of ridge and MLP with neighbours",
+    reference="weights from validation",
+    kind="closed_form",
+    make=_make,
+    members=_MEMBERS,
+)

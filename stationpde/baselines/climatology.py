@@ -1,0 +1,42 @@
+"""Climatology: the usual value at a station, at an hour of the day, in a month."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from fields.normalize import Climatology
+from fields.torch_data import Batch, ClimatologyTable
+from stationpde.baselines.inputs import horizon_of, valid_times
+from stationpde.baselines.registry import Baseline
+from stationpde.config import Config
+from stationpde.training.source import WindowSource
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["BASELINE", "ClimatologyForecast"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClimatologyForecast:
+    """Means of the training split by station, time of day and month; a cell with few values leans on the network."""
+
+    config: Config
+    table: ClimatologyTable
+
+    def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
+        """The climatology at the valid times; the history has no part in it."""
+        found: Tensor = self.table(valid_times(batch.issue_time, horizon_of(batch, self.config), batch.step_seconds))
+        return found
+
+
+def make(config: Config, source: WindowSource) -> ClimatologyForecast:
+    """The climatology of the training split of a record."""
+    fitted = Climatology.of(source.series, source.windows.split, by_month=True)
+    return ClimatologyForecast(config, ClimatologyTable(fitted))
+
+
+BASELINE = Baseline("climatology", "Climatology", "mean by station, hour and month", "closed_form", make)

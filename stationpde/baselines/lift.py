@@ -1,0 +1,14 @@
+"""Lift: the field of the last observations stays and is read at the stations; what lift and readout lose alone."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from stationpde.baselines.field_forecast import FieldForecast
+from stationpde.baselines.registry import Baseline
+
+__all__ = ["BASELINE"]
+
+BASELINE = Baseline(
+    "lift", "Lift (field persistence)", "the lifted field, kept", "rule", partial(FieldForecast.of, equations=False)
+)

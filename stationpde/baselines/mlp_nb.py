@@ -1,0 +1,20 @@
+"""The perceptron that also sees the last state of the eight nearest stations."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from stationpde.baselines.registry import Baseline
+from stationpde.baselines.station_mlp import mlp_learner
+
+__all__ = ["BASELINE"]
+
+BASELINE = Baseline(
+    name="mlp_nb",
+    title="MLP with neighbours",
+    reference="two hidden layers, shared by all stations, with eight nearest",
+    kind="trained",
+    make=partial(mlp_learner, neighbours=8),
+    rates=(1e-3, 3e-3),
+    train={"batch": 16, "epochs": 8, "schedule": "one_cycle", "patience": 3},
+)

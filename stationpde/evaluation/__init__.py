@@ -1,0 +1,1 @@
+"""Scores of forecasts, protocols, and the benchmark: every model on the same windows, with significance."""

@@ -1,0 +1,182 @@
+"""Finished cells as small files: what was run on what, what it took, and the sums from which every score follows."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import stationpde
+from fields import atomic
+from fields.readers.clock import shown_time
+from stationpde.errors import CorruptArtefactError
+from stationpde.evaluation.contestants import Task, contestant
+from stationpde.evaluation.metrics import mean_over, normalised_mse, scores_by, station_scales
+from stationpde.evaluation.statistics import ErrorStatistics
+
+if TYPE_CHECKING:
+    from stationpde.config import Config
+    from stationpde.training.source import WindowSource
+
+__all__ = ["Cell", "commit", "data_facts", "read_cell", "versions", "write_cell"]
+
+_KIND, _SCHEMA = "benchmark cell", 1
+_MOST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """One model under one protocol from one seed, with everything that a table says of it."""
+
+    task: Task
+    settings: str
+    about: Mapping[str, Any]
+    statistics: ErrorStatistics
+
+    @classmethod
+    def of(
+        cls, task: Task, source: WindowSource, config: Config, found: ErrorStatistics, training: Mapping[str, Any],
+        data: Mapping[str, Any],
+    ) -> Cell:  # fmt: skip
+        """A cell that was just computed."""
+        model = contestant(task.model)
+        nmse = normalised_mse(found, station_scales(source.series, source.windows.split))
+        scores = {n: {**s.to_dict(), "nmse": nmse[n]} for n, s in scores_by(found.total, found.variables).items()}
+        about = {
+            "title": model.title,
+            "model_kind": model.kind,
+            "data": dict(data),
+            "scores": scores,
+            "nmse": mean_over(nmse),
+            "training": dict(training),
+            "versions": versions(),
+            "commit": commit(),
+            "machine": platform.machine(),
+        }
+        return cls(task, model.settings(task, source.fingerprint), about, found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of its file."""
+        head = {"kind": _KIND, "schema_version": _SCHEMA, **self.task.to_dict(), "settings": self.settings}
+        return {**head, **self.about, "statistics": self.statistics.to_dict()}
+
+
+def write_cell(folder: Path, cell: Cell) -> Path:
+    """Write a cell whole or not at all; numbers of a group stand on one line."""
+    path = folder / f"{cell.task.name}.json"
+    content = cell.to_dict()
+    sums = content.pop("statistics")
+    head = json.dumps(_plain(content), indent=1, allow_nan=False)
+    lines = ",\n".join(f"  {json.dumps(name)}: {_compact(value)}" for name, value in sums.items())
+    text = f'{head[:-2]},\n "statistics": {{\n{lines}\n }}\n}}\n'
+    with atomic.machine_faults(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic.write_file(path, text.encode())
+    return path
+
+
+def read_cell(path: Path) -> Cell:
+    """A cell that `write_cell` wrote.
+
+    Raises
+    ------
+    CorruptArtefactError
+        If the file is not one.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError("too large")
+        content = json.loads(path.read_bytes())
+        if content.pop("kind") != _KIND or content.pop("schema_version") != _SCHEMA:
+            raise ValueError("another kind or version")
+        given = {name: content.pop(name) for name in Task.__dataclass_fields__}
+        task = Task(**{**given, "overrides": tuple(given["overrides"])})
+        statistics = ErrorStatistics.from_dict(content.pop("statistics"))
+        return cls_of(task, content, statistics)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        raise CorruptArtefactError(
+            f"{path.name} is no finished cell of a benchmark: {problem}", code="SPDE-B012", where=str(path),
+            do="remove it: the same command computes it again",
+        ) from None  # fmt: skip
+
+
+def cls_of(task: Task, content: dict[str, Any], statistics: ErrorStatistics) -> Cell:
+    settings = str(content.pop("settings"))
+    for name in ("scores", "data", "training", "versions"):
+        if not isinstance(content[name], dict):
+            raise ValueError(f"`{name}` is no table")
+    return Cell(task, settings, content, statistics)
+
+
+def data_facts(source: WindowSource, name: str, starts: Any) -> dict[str, Any]:
+    """What a table says of the record and its split."""
+    series, split = source.series, source.windows.split
+    borders = {part: [shown_time(int(series.time[i])) for i in _ends(split.bounds(part))] for part in
+               ("train", "val", "test")}  # fmt: skip
+    return {
+        "name": name,
+        "fingerprint": source.fingerprint,
+        "stations": len(series.stations),
+        "steps": len(series),
+        "step_seconds": series.step_seconds,
+        "split": borders,
+        "shares": list(split.shares),
+        "windows": {**source.windows.counts(), "test": len(starts)},
+        "altitude_m": [float(f"{x:.6g}") for x in np.asarray(series.stations.alt)],
+    }
+
+
+def _ends(bounds: tuple[int, int]) -> tuple[int, int]:
+    return bounds[0], max(bounds[0], bounds[1] - 1)
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers depend on."""
+    found = {"stationpde": stationpde.__version__, "python": platform.python_version()}
+    for name in ("torch", "numpy", "scipy", "scores", "neuralforecast"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@lru_cache(maxsize=1)
+def commit() -> str | None:
+    """The commit of the source tree, with ``+`` if it was changed since; None outside one."""
+    git, here = shutil.which("git"), Path(stationpde.__file__).resolve().parents[1]
+    if git is None or not (here / ".git").exists():
+        return None
+    asked = (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "stationpde", "fields", "pde_ops"])
+    try:
+        said = [_said([git, "-C", str(here), *words]) for words in asked]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return said[0].strip() + ("+" if said[1].strip() else "")
+
+
+def _said(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.9g}") if np.isfinite(value) else None
+    return value

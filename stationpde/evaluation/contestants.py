@@ -1,0 +1,147 @@
+"""Who takes part: the model's variants, with or without parts, and every registered baseline, under one configuration.
+
+``default`` and ``paper`` are the model; ``default-no_pde`` is it without a part (any name of `ABLATIONS` or of an
+operator, several joined by ``+``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from stationpde.baselines.registry import Baseline, baseline, names
+from stationpde.config import VARIANTS, Config
+from stationpde.evaluation.protocols import protocol
+
+if TYPE_CHECKING:
+    from stationpde.training.learner import Learner
+    from stationpde.training.source import WindowSource
+
+__all__ = ["OURS", "Contestant", "Task", "contestant", "known_models"]
+
+OURS = tuple(reversed(VARIANTS))  # the paper's first, as in a story
+_TITLES = {"default": "StationPDE", "paper": "StationPDE (as printed)"}
+# What every trained baseline starts from: fixed here, so that changes of the model's own recipe leave its peers alone.
+_PEER_TRAIN: Mapping[str, Any] = {
+    "epochs": 40, "batch": 32, "lr": 1e-3, "schedule": "one_cycle", "weight_decay": 1e-4, "clip": 1.0, "average": 0.0,
+    "patience": 5, "checkpoint_every": 500, "validate_windows": None, "max_steps": None,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One cell of a table: a model under a protocol, at a horizon, from a seed (None: it needs none).
+
+    ``overrides`` are settings as ``section.key=value``, for all models alike; ``cap`` is CPU seconds.
+    """
+
+    protocol: str
+    hours: int
+    model: str
+    seed: int | None = None
+    recipe: Literal["default", "paper"] = "default"
+    overrides: tuple[str, ...] = ()
+    cap: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Its file name without the ending."""
+        paper = "-recipe_paper" if self.recipe == "paper" else ""
+        seed = "" if self.seed is None else f"-seed{self.seed}"
+        return f"{self.protocol}-{self.hours}h-{self.model}{paper}{seed}"
+
+    def of(self, model: str) -> Task:
+        """The same cell of another model."""
+        return replace(self, model=model, seed=self.seed if contestant(model).is_seeded else None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a worker process."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A model by name; ``peer`` is None for our own."""
+
+    name: str
+    title: str
+    peer: Baseline | None = None
+    variant: str = "default"
+    parts: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """``ours``, ``rule``, ``closed_form`` or ``trained``."""
+        return "ours" if self.peer is None else self.peer.kind
+
+    @property
+    def learns(self) -> bool:
+        """Whether it, or one of its members, goes through the training loop."""
+        return self.kind in ("ours", "trained") or any(contestant(name).learns for name in self.members)
+
+    is_seeded = learns
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Baselines that it combines."""
+        return () if self.peer is None else self.peer.members
+
+    def missing(self) -> str | None:
+        """Why it cannot run here, or None."""
+        if self.peer is None:
+            return None
+        reasons = [self.peer.missing(), *(contestant(name).missing() for name in self.members)]
+        return next((reason for reason in reasons if reason), None)
+
+    def config(self, task: Task) -> Config:
+        """The whole configuration of a cell, before anything is chosen on validation."""
+        rules = protocol(task.protocol)
+        made = Config.preset("weather2k", self.variant, task.recipe)
+        if self.peer is not None:
+            recipe = made.train.model_dump() if task.recipe == "paper" else {}
+            train = {**_PEER_TRAIN, **self.peer.train, **recipe}
+            made = Config.parse({**made.tree(), "train": train}, where=self.name)
+        made = rules.over(made, task.hours, task.overrides).ablated(*self.parts)
+        # One thread a cell: the same sums whatever runs beside it, and CPU time that means something.
+        return made.with_overrides([f"train.seed={task.seed or 0}", "train.threads=1"])
+
+    def settings(self, task: Task, fingerprint: str) -> str:
+        """SHA-256 of everything that decides the cell's numbers, as far as it is known beforehand."""
+        tree = self.config(task).tree()
+        if self.kind == "trained":
+            tree = {"data": tree["data"], "train": {key: tree["train"][key] for key in (*_PEER_TRAIN, "seed")}}
+        elif self.peer is not None:
+            tree = {key: tree[key] for key in ("data", "grid", "lift", "pde")}
+        members = {name: contestant(name).settings(task.of(name), fingerprint) for name in self.members}
+        about: dict[str, Any] = {"model": self.name, "data": fingerprint, "config": tree, "members": members}
+        if self.learns:
+            about |= {"recipe": task.recipe, "cap": task.cap}
+        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+    def builder(self, **choices: Any) -> Callable[[Config, WindowSource], Learner]:
+        """Makes the learner or forecaster, with what was chosen on validation."""
+        from stationpde.training.session import default_build
+
+        if self.peer is None:
+            return default_build
+        make = self.peer.make
+        return lambda config, source: make(config, source, **choices)
+
+
+def contestant(name: str) -> Contestant:
+    """A model by name; an unknown one is an error that suggests the nearest."""
+    variant, _, without = name.partition("-")
+    if variant in OURS:
+        parts = tuple(filter(None, without.split("+")))
+        title = _TITLES[variant] + "".join(f", {part.replace('_', ' ')}" for part in parts)
+        return Contestant(name, title, None, variant, parts)
+    found = baseline(name)
+    return Contestant(name, found.title, found)
+
+
+def known_models() -> list[str]:
+    """Everything that ``all`` stands for, in the order of the tables."""
+    return [*names(), *OURS]

@@ -1,0 +1,244 @@
+"""From a cell to a forecaster: fitted at once, or trained through the loop after a short search on validation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fields import atomic
+from stationpde.errors import ResourceError
+from stationpde.evaluation.budget import BudgetSpent, Ledger, Pace, has_flattened, steps_that_fit
+from stationpde.evaluation.contestants import Contestant, Task, contestant
+from stationpde.training.checkpoint import load_weights
+from stationpde.training.metrics_log import read_metrics
+from stationpde.training.run_directory import RunDirectory
+from stationpde.training.seeding import seed_everything
+from stationpde.training.session import TrainOptions, TrainResult, train
+from stationpde.training.state import take_weights
+
+if TYPE_CHECKING:
+    from stationpde.baselines.registry import Predictor
+    from stationpde.config import Config
+    from stationpde.training.source import WindowSource
+
+__all__ = ["Fitted", "Workshop"]
+
+# Share of the cap for the choice of learning rate and switches, and the windows that a choice is judged on: a number
+# prime to the steps of a day, so that all hours are among them.
+_SEARCH_SHARE = 0.2
+_SEARCH_WINDOWS = 101
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """A forecaster, and what it took: CPU seconds, epochs, choices, whether its curve had flattened."""
+
+    predictor: Predictor
+    config: Config
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+class Workshop:
+    """Makes forecasters for one record; trained ones live in ``folder/runs`` and go on where they were stopped.
+
+    Parameters
+    ----------
+    folder : where runs are kept
+    watcher : told about training
+    seconds_left : until the whole benchmark shall stop; None without a limit
+    configure : the configuration of a cell; that of its protocol by default
+    """
+
+    def __init__(
+        self, folder: Path, watcher: Callable[[Any], None] | None = None,
+        seconds_left: Callable[[], float | None] = lambda: None,
+        configure: Callable[[Contestant, Task], Config] = Contestant.config,
+    ) -> None:  # fmt: skip
+        self.folder, self.watcher, self.seconds_left, self.configure = folder, watcher, seconds_left, configure
+
+    def fitted(self, task: Task, source: WindowSource) -> Fitted:
+        """The forecaster of a cell.
+
+        Raises
+        ------
+        Interrupted
+            If training was told to stop; it goes on from a checkpoint next time.
+        """
+        model = contestant(task.model)
+        config = self.configure(model, task)
+        torch.set_num_threads(config.train.threads)
+        members = {name: self.fitted(task.of(name), source) for name in model.members}
+        if model.kind in ("ours", "trained"):
+            return self._trained(model, task, config, source)
+        given = {"members": {name: made.predictor for name, made in members.items()}} if members else {}
+        began = time.process_time()
+        seed_everything(config.train.seed, "init")
+        predictor = model.builder(**given)(config, source)
+        training: dict[str, Any] = {"cpu_seconds": time.process_time() - began}
+        if members:
+            training["cpu_seconds"] += sum(made.training["cpu_seconds"] for made in members.values())
+            training["members"] = {name: made.training for name, made in members.items()}
+            flat = [made.training["flattened"] for made in members.values() if "flattened" in made.training]
+            training |= {"flattened": all(flat)} if flat else {}
+        return Fitted(predictor, config, training)
+
+    def run_of(self, task: Task, source: WindowSource) -> Path:
+        """Where a cell is trained; other settings or data have another place."""
+        settings = contestant(task.model).settings(task, source.fingerprint)
+        return self.folder / "runs" / f"{task.name}-{settings[:8]}"
+
+    # ---- learned models -------------------------------------------------------------------------------------
+
+    def _trained(self, model: Contestant, task: Task, config: Config, source: WindowSource) -> Fitted:
+        run = self.run_of(task, source)
+        ledger = Ledger(run / ".spent.json")
+        choices = self._chosen(model, task, config, source, run, ledger)
+        lr, switches = choices.pop("lr", None), choices
+        build = model.builder(**switches)
+        if lr is not None:
+            config = config.with_overrides([f"train.lr={lr!r}"])
+        cap = task.cap
+        if cap is not None:
+            with ledger.charging("pace"):
+                pace = Pace.kept(run / ".pace.json", lambda: Pace.measured(config, source, build))
+            cap = max(1.0, cap - ledger.spent.get("search", 0.0) - ledger.spent["pace"])
+            planned = atomic.read_json(run / ".plan.json") or {"steps": steps_that_fit(pace, cap)}
+            _write(run / ".plan.json", planned)
+            most = planned["steps"] if config.train.max_steps is None else min(planned["steps"], config.train.max_steps)
+            config = config.with_overrides([f"train.max_steps={most}"])
+        result = self._train(config, source, run, build, ledger, cap)
+        learner = build(config, source)
+        take_weights(learner.module, load_weights(RunDirectory(run).checkpoint("best")), run)
+        learner.module.eval().requires_grad_(False)
+        facts = _facts(run, result, ledger, config)
+        facts["chosen"] = {**({} if lr is None else {"lr": lr}), **switches}
+        facts["parameters"] = sum(p.numel() for p in learner.module.parameters())
+        return Fitted(learner, config, facts)
+
+    def _chosen(
+        self, model: Contestant, task: Task, config: Config, source: WindowSource, run: Path, ledger: Ledger
+    ) -> dict[str, Any]:
+        """Learning rate and switches with the best validation score after a short training each."""
+        peer = model.peer
+        if peer is None:
+            return {}
+        first = {name: values[0] for name, values in peer.switches.items()}
+        if task.recipe == "paper":
+            return first
+        kept = atomic.read_json(run / ".search.json")
+        if isinstance(kept, dict):
+            return dict(kept["chosen"])
+        rates = peer.rates or (config.train.lr,)
+        tries = len(rates) + sum(len(values) - 1 for values in peer.switches.values())
+        if tries == 1:
+            return {"lr": rates[0], **first}
+        trial = _Trial(self, model, config, source, run, ledger, None if task.cap is None else task.cap / tries)
+        best = min(({"lr": rate, **first} for rate in rates), key=trial.score)
+        for name, values in peer.switches.items():
+            best = min(({**best, name: value} for value in values), key=trial.score)
+        _write(run / ".search.json", {"chosen": best, "tried": trial.table()})
+        shutil.rmtree(run / ".search", ignore_errors=True)
+        return best
+
+    def _train(
+        self, config: Config, source: WindowSource, run: Path, build: Any, ledger: Ledger, cap: float | None,
+        what: str = "train",
+    ) -> TrainResult | None:  # fmt: skip
+        """Train to the end; None if the cap ended it."""
+        options = TrainOptions(device="cpu", max_seconds=self.seconds_left())
+        with ledger.charging(what):
+            try:
+                watch = ledger.watcher(cap, self.watcher)
+                return train(config, source.series, run, build=build, options=options, watcher=watch)
+            except BudgetSpent:
+                if RunDirectory(run).best() is None:
+                    raise ResourceError(
+                        f"{cap:.0f} CPU seconds were not enough for one validation", code="SPDE-B011",
+                        where=str(run), do="--cap with a longer time",
+                    ) from None  # fmt: skip
+                return None
+
+
+class _Trial:
+    """Scores of choices, each trained for its share of the search's time."""
+
+    def __init__(
+        self, shop: Workshop, model: Contestant, config: Config, source: WindowSource, run: Path, ledger: Ledger,
+        share: float | None,
+    ) -> None:  # fmt: skip
+        self.shop, self.model, self.config, self.source, self.run, self.ledger = (
+            shop,
+            model,
+            config,
+            source,
+            run,
+            ledger,
+        )
+        self.seconds = None if share is None else _SEARCH_SHARE * share
+        self.scores: dict[str, float] = {}
+
+    def score(self, choice: dict[str, Any]) -> float:
+        """The validation score of a choice; infinite if it diverged."""
+        key = json.dumps(choice, sort_keys=True)
+        if key not in self.scores:
+            self.scores[key] = self._trained(choice, len(self.scores))
+        return self.scores[key]
+
+    def table(self) -> list[dict[str, Any]]:
+        """What was tried with what outcome."""
+        return [{**json.loads(key), "score": score} for key, score in self.scores.items()]
+
+    def _trained(self, choice: dict[str, Any], number: int) -> float:
+        from stationpde.errors import DivergedError
+
+        switches = {name: value for name, value in choice.items() if name != "lr"}
+        build = self.model.builder(**switches)
+        folder = self.run / ".search" / str(number)
+        changed = [f"train.lr={choice['lr']!r}", f"train.validate_windows={_SEARCH_WINDOWS}", "train.patience=none"]
+        config = self.config.with_overrides(changed)
+        if self.seconds is not None:
+            with self.ledger.charging("pace"):
+                path = folder.with_name(f"{number}.pace.json")
+                pace = Pace.kept(path, lambda: Pace.measured(config, self.source, build))
+            config = config.with_overrides([f"train.max_steps={steps_that_fit(pace, self.seconds)}"])
+        else:
+            config = config.with_overrides(["train.epochs=1"])
+        try:
+            result = self.shop._train(config, self.source, folder, build, self.ledger, None, what="search")
+        except DivergedError:
+            return 1e30
+        return 1e30 if result is None or result.score is None else result.score
+
+
+def _facts(run: Path, result: TrainResult | None, ledger: Ledger, config: Config) -> dict[str, Any]:
+    found = RunDirectory(run)
+    validations = read_metrics(found.metrics, "validation")
+    scores = [record["score"] for record in validations if record.get("score") is not None]
+    best = found.best() or {}
+    stopped = bool(result is not None and result.stopped_early)
+    return {
+        "cpu_seconds": sum(ledger.spent.values()),
+        "search_cpu_seconds": ledger.spent.get("search", 0.0),
+        "steps": result.steps if result is not None else max((r["step"] for r in validations), default=0),
+        "epochs": len(validations),
+        "best_epoch": best.get("epoch", -1) + 1,
+        "validation_score": best.get("score"),
+        "validation_scores": scores,
+        "stopped_early": stopped,
+        "capped": result is None or (config.train.max_steps is not None and result.steps == config.train.max_steps),
+        "flattened": has_flattened(scores, stopped),
+        "run": run.name,
+    }
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    with atomic.machine_faults(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_file(path, json.dumps(content).encode())

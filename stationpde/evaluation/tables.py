@@ -1,0 +1,165 @@
+"""Results as Markdown, in the shape of the paper's: variables down, models across, best bold, second underlined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from stationpde.evaluation.results import HorizonResults, Results
+
+__all__ = ["grid", "markdown", "provenance", "shown_number"]
+
+_LONG = {"u": "u-wind", "v": "v-wind", "p": "pressure", "t": "temperature", "rh": "humidity"}
+
+
+def markdown(results: Results) -> str:
+    """All tables of a benchmark, each with what it needs to be read alone."""
+    if not results.horizons:
+        return "No cell is finished.\n"
+    parts = [f"## {results.protocol}: {_hours(results)} ahead", provenance(results)]
+    for key, title in (("mse", "MSE"), ("mae", "MAE")):
+        parts += [f"### {title}", _table(results, key)]
+    parts += ["### Is it real?", *(_comparison(found, results) for found in results.horizons)]
+    parts += ["### Training", _training(results), *_remarks(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def shown_number(value: float | None) -> str:
+    """Four digits, as tables print them."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def _hours(results: Results) -> str:
+    return ", ".join(f"{found.hours} h" for found in results.horizons)
+
+
+def provenance(results: Results) -> str:
+    """Data, split, seeds, recipe, versions and command, as a small table."""
+    data = results.data
+    split = "; ".join(f"{name} {first[:10]} to {last[:10]}" for name, (first, last) in data["split"].items())
+    windows = ", ".join(f"{count:,} {name}" for name, count in data["windows"].items())
+    seeds = sorted({seed for found in results.horizons for seed in found.seeds})
+    versions = next(iter(results.horizons[0].cells.values()))[0].about["versions"]
+    commits = sorted({str(c.about.get("commit")) for h in results.horizons for cs in h.cells.values() for c in cs})
+    cap = "none" if results.cap is None else f"{results.cap / 60:g} CPU-minutes for each learned model, search included"
+    rows = {
+        "data": f"{data['name']}, {data['stations']} stations, every {data['step_seconds'] / 3600:g} h, "
+        f"fingerprint {data['fingerprint'][:12]}",
+        "split": f"{split} ({windows} windows)",
+        "seeds": ", ".join(map(str, seeds)) or "none needed",
+        "recipe": f"{results.recipe}; cap {cap}",
+        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+        "commit": ", ".join(commits),
+        "command": f"`{results.command}`",
+    }
+    lines = [f"| {name} | {text} |" for name, text in rows.items()]
+    return "\n".join(["| | |", "|---|---|", *lines])
+
+
+def _table(results: Results, key: str) -> str:
+    first = results.horizons[0]
+    models = list(dict.fromkeys(model for found in results.horizons for model in found.cells))
+    titles = [_title(results, model) for model in models]
+    several = len(results.horizons) > 1
+    head = ["variable", *(["h"] if several else []), *titles]
+    pooled = {found.hours: {m: found.pooled(m) for m in found.cells} for found in results.horizons}
+    rows = []
+    for name in first.variables:
+        for found in results.horizons:
+            unit = results.units()[name] if key == "mse" else pooled[found.hours][next(iter(found.cells))][name]["unit"]
+            values = {m: entry[name] for m, entry in pooled[found.hours].items()}
+            label = [f"{_LONG[name]} ({unit})", *([str(found.hours)] if several else [])]
+            rows.append([*label, *_marked(values, models, key)])
+    if key == "mse":
+        for found in results.horizons:
+            values = {m: {"mse": found.nmse(m), "seeds": 1} for m in found.cells}
+            rows.append(["nMSE", *([str(found.hours)] if several else []), *_marked(values, models, "mse")])
+    return grid(head, rows)
+
+
+def _marked(values: Mapping[str, Mapping[str, Any]], models: Sequence[str], key: str) -> list[str]:
+    order = sorted(values, key=lambda model: values[model][key])
+    marks: dict[str, Callable[[str], str]] = {}
+    if len(order) > 1:
+        marks = {order[0]: lambda text: f"**{text}**", order[1]: lambda text: f"<u>{text}</u>"}
+    cells = []
+    for model in models:
+        if model not in values:
+            cells.append("–")
+            continue
+        entry = values[model]
+        text = marks.get(model, str)(shown_number(entry[key]))
+        spread = entry.get(f"{key}_std", 0.0)
+        cells.append(f"{text} ± {spread:.2g}" if entry["seeds"] > 1 else text)
+    return cells
+
+
+def _comparison(found: HorizonResults, results: Results) -> str:
+    """How much lower the subject's MSE is than each other's, with intervals and both tests."""
+    subject = found.subject
+    rows = []
+    for model, by_variable in found.comparisons().items():
+        cells = []
+        for c in by_variable.values():
+            span = "" if c.low is None or c.high is None else f" ({100 * c.low:+.1f} to {100 * c.high:+.1f})"
+            cells.append(f"{100 * c.gain:+.1f} %{span}{'' if c.is_significant else ' n.s.'}")
+        rows.append([_title(results, model), *cells])
+    note = (
+        f"How much lower the MSE of {_title(results, subject)} is at {found.hours} h, with the 95 % interval of a "
+        "block bootstrap over weeks of issue days; *n.s.*: not significant at 5 % by it and by Diebold and Mariano."
+    )
+    if not rows:
+        return f"Only one model was run at {found.hours} h: there is nothing to compare."
+    return f"{note}\n\n{grid(['against', *(_LONG[name] for name in found.variables)], rows)}"
+
+
+def _training(results: Results) -> str:
+    rows = []
+    for about in results.model_facts().values():
+        for hours, entry in about["horizons"].items():
+            flat, epochs = entry["flattened"], entry["epochs"]
+            rows.append([
+                about["title"], hours, f"{entry['cpu_seconds']:,.1f}", str(len(entry["seeds"]) or "–"),
+                f"{sum(epochs) / len(epochs):.1f}" if epochs else "–",
+                "–" if not flat else "yes" if all(flat) else "no" if not any(flat) else f"{sum(flat)} of {len(flat)}",
+                "–" if entry["parameters"] is None else f"{entry['parameters']:,}",
+                "; ".join(dict.fromkeys(", ".join(f"{k} {v}" for k, v in c.items()) for c in entry["chosen"])) or "–",
+            ])  # fmt: skip
+    head = ["model", "h", "CPU s", "seeds", "epochs", "curve flat", "parameters", "chosen on validation"]
+    return grid(head, rows)
+
+
+def _remarks(results: Results) -> list[str]:
+    made = []
+    for found in results.horizons:
+        for model in found.cells:
+            margins = found.margins(model) if found.cells[model][0].about["model_kind"] == "ours" else {}
+            for label, about in margins.items():
+                gains = ", ".join(f"{v} {100 * g:+.1f} %" for v, g in about["gain"].items())
+                against = "the best single peer of each variable" if label == "best_single_peer" else label
+                made.append(
+                    f"{_title(results, model)} against {against} at {found.hours} h: {gains}; "
+                    f"mean {100 * about['mean']:+.2f} %."
+                )
+    made += [f"Not run: {name} ({why})." for name, why in results.skipped.items()]
+    made += [f"Failed: {name} ({why})." for name, why in results.failed.items()]
+    if results.stale:
+        made.append(f"From other settings than the present ones: {', '.join(results.stale)}.")
+    if results.unfinished:
+        made.append(f"{results.unfinished} cells are not finished; the same command goes on.")
+    return made
+
+
+def _title(results: Results, model: str) -> str:
+    for found in results.horizons:
+        if model in found.cells:
+            return str(found.cells[model][0].about["title"])
+    return model
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])

@@ -1,0 +1,65 @@
+"""A station's days: what was observed before and after the issue, and what was forecast."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fields.errors import printable
+from fields.variables import STATE_VARIABLES
+from stationpde.errors import UsageError
+from stationpde.plots.style import COLOURS, FAINT, INK, label_of, sheet
+from stationpde.report.moment import stamp
+
+if TYPE_CHECKING:
+    from stationpde.report.moment import Moment
+
+__all__ = ["draw_series", "station_number"]
+
+
+def station_number(moment: Moment, station: str | None) -> int:
+    """Where a station stands in a forecast; None takes the first that reports."""
+    if station is None:
+        seen = np.isfinite(moment.observed[: moment.history]).any(axis=(0, 2))
+        return int(np.argmax(seen))
+    if station not in moment.stations.id:
+        import difflib
+
+        near = difflib.get_close_matches(station, moment.stations.id, n=3)
+        hint = f"did you mean {', '.join(map(repr, near))}?" if near else f"the first is {moment.stations.id[0]!r}"
+        raise UsageError(f"there is no station '{printable(station)}'", code="SPDE-R003", do=hint)
+    return moment.stations.id.index(station)
+
+
+def draw_series(
+    moment: Moment, station: str | None, output: str | os.PathLike[str], others: Mapping[str, Any] | None = None
+) -> Path:
+    """Draw the forecast at one station with the observations before and after the issue, a panel for each variable.
+
+    Parameters
+    ----------
+    others : further forecasts ``[lead, station, variable]`` in shown units, by name
+    """
+    number = station_number(moment, station)
+    place = f"{moment.stations.id[number]}, {moment.stations.alt[number]:.0f} m"
+    hours = (moment.times - moment.issue_time) / 3600.0
+    ahead = hours[moment.history :]
+    with sheet(output, len(STATE_VARIABLES), 1, (7.2, 8.2), sharex=True) as (figure, axes):
+        for row, name in enumerate(STATE_VARIABLES):
+            panel = axes[row, 0]
+            panel.axvspan(hours[0] - 1, 0.0, color="#f1f3f5", zorder=0)
+            panel.plot(hours, moment.observed[:, number, row], "o", ms=3, color=INK, label="observed")
+            for other, values in (others or {}).items():
+                panel.plot(ahead, values[:, number, row], lw=1.2, color=FAINT, ls="--", label=other)
+            panel.plot(ahead, moment.forecast[:, number, row], lw=2.0, color=COLOURS[name], label="forecast")
+            panel.set_title(label_of(name), fontsize=9)
+            panel.set_xlim(hours[0] - 0.5, hours[-1] + 0.5)
+        axes[-1, 0].set_xlabel(f"hours since {stamp(moment.issue_time)} UTC")
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=4)
+        figure.suptitle(place, x=0.01, ha="left", fontsize=11, parse_math=False)
+    return Path(output)

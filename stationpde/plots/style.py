@@ -1,0 +1,91 @@
+"""What all pictures share: ink, colours of variables and models, and a sheet that appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fields import atomic
+from fields.variables import VARIABLES, display_unit
+from stationpde.errors import UsageError
+
+__all__ = ["CHANNELS", "COLOURS", "FAINT", "INK", "MODELS", "SYMBOLS", "check_picture", "label_of", "sheet"]
+
+INK, FAINT = "#1d2733", "#51606e"
+# Of the variables and of the channels of the state; told apart in grey and by colour-blind eyes.
+COLOURS = {
+    "u": "#0072b2", "v": "#56b4e9", "p": "#7a5195", "t": "#d55e00", "theta": "#d55e00", "rh": "#009e73", "q": "#009e73",
+}  # fmt: skip
+CHANNELS = {"u": "u", "v": "v", "p": "pressure", "theta": "temperature θ", "q": "humidity q"}
+SYMBOLS = {"u": "u", "v": "v", "p": "p", "t": "T", "rh": "RH"}
+# Of the forecasts that are compared: ours stands out, the others stay behind.
+MODELS = ("#d55e00", "#8b98a5", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+FORMATS = (".png", ".svg", ".pdf")
+
+_STYLE = {
+    "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT,
+    "axes.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 10,
+    "axes.titlelocation": "left", "xtick.color": FAINT, "ytick.color": FAINT, "legend.frameon": False,
+    "legend.fontsize": 8, "axes.grid": True, "grid.color": "#e3e7ea", "grid.linewidth": 0.6, "axes.axisbelow": True,
+    "svg.fonttype": "path",
+}  # fmt: skip
+
+
+def check_picture(path: str | os.PathLike[str], force: bool = False) -> Path:
+    """Refuse, before any work, an unknown ending or a name that is taken.
+
+    Raises
+    ------
+    UsageError
+        With the endings that there are, or with ``--force``.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in FORMATS:
+        raise UsageError(
+            f"'{target.name}' has no ending of a picture", code="SPDE-R001",
+            do=f"end the name in one of {', '.join(FORMATS)}",
+        )  # fmt: skip
+    if target.exists() and (target.is_dir() or not force):
+        raise UsageError(f"{target} exists", code="SPDE-R002", do="add --force to replace it")
+    atomic.write_probe(target.parent)
+    return target
+
+
+@contextmanager
+def sheet(
+    output: str | os.PathLike[str],
+    rows: int = 1,
+    columns: int = 1,
+    size: tuple[float, float] = (7.0, 4.0),
+    **kwargs: Any,
+) -> Iterator[tuple[Any, np.ndarray[Any, Any]]]:
+    """A figure with its axes ``[row, column]``; written when the context ends without an error."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        yield figure, figure.subplots(rows, columns, squeeze=False, **kwargs)
+        _write(figure, Path(output))
+
+
+def _write(figure: Any, target: Path) -> None:
+    atomic.write_probe(target.parent)
+    scratch = target.with_name(f".{target.name[:200]}.{os.getpid()}.partial")
+    try:
+        with atomic.machine_faults(target):
+            figure.savefig(scratch, format=target.suffix[1:].lower(), bbox_inches="tight", pad_inches=0.12)
+            os.replace(scratch, target)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def label_of(variable: str, *, difference: bool = False) -> str:
+    """``Air temperature at 2 m [°C]``."""
+    unit = display_unit(variable, difference=difference).replace("degC", "°C")
+    return f"{VARIABLES[variable].long_name} [{unit}]"

@@ -1,0 +1,218 @@
+"""What the page draws, as JSON that a browser reads: small numbers packed, everything else plain."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fields.geometry import unwrap_longitude
+from fields.plots_field import degrees_label
+from fields.variables import STATE_VARIABLES, VARIABLES, display_unit
+from stationpde.plots.errors import rmse
+from stationpde.report.moment import stamp
+from stationpde.report.view import OURS
+from stationpde.state import STATE
+from stationpde.training.metrics_log import read_metrics
+from stationpde.training.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from stationpde.report.moment import Moment
+    from stationpde.report.relief import Relief
+    from stationpde.report.view import RunView, Scored
+
+__all__ = ["CHANNEL_TITLES", "content_of", "model_title", "unit_of"]
+
+Array = np.ndarray[Any, Any]
+
+CHANNEL_TITLES = {"u": "wind u", "v": "wind v", "p": "pressure", "theta": "temperature", "q": "humidity"}
+# Frames of a map and points of a curve: more than an eye tells apart, and a page of a few hundred kilobytes.
+_MOST_FRAMES, _MOST_POINTS = 49, 400
+_NOTHING = -32768
+
+
+def unit_of(variable: str, *, difference: bool = False) -> str:
+    """The unit people read, °C with its sign."""
+    return display_unit(variable, difference=difference).replace("degC", "°C")
+
+
+def model_title(name: str) -> str:
+    """How the page calls a forecaster."""
+    if name == OURS:
+        return "StationPDE"
+    from stationpde.baselines import baseline, names
+
+    return baseline(name).title if name in names() else name
+
+
+def content_of(view: RunView) -> dict[str, Any]:
+    """Everything that is drawn; parts that cannot be shown are absent."""
+    made: dict[str, Any] = {}
+    if view.moment is not None and view.relief is not None:
+        made |= _map(view.moment, view.relief)
+        made["series"] = _series(view.moment)
+    if view.scored is not None and view.data is not None:
+        made["errors"] = _errors(view.scored)
+        made["altitude"] = _altitudes(view.scored, view.data.series.stations.alt)
+        if (weights := view.scored.router) is not None:
+            lead = list(view.scored.statistics[OURS].lead_hours)
+            made["router"] = {"lead": lead, "channels": list(STATE), "weights": weights.round(4).tolist()}
+    if training := _training(RunDirectory(view.run.path)):
+        made["training"] = training
+    return made
+
+
+def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
+    grid = relief.grid
+    shown = _evenly(len(moment.fields), _MOST_FRAMES)
+    fields, truth = moment.fields[shown], moment.truth[shown]
+    packed: dict[str, Any] = {"forecast": {}, "truth": {}, "scale": {}}
+    for channel, name in enumerate(STATE_VARIABLES):
+        low, high = _range(
+            name, fields[:, channel], truth[:, channel], moment.observed[moment.history - 1 :, :, channel]
+        )
+        packed["scale"][name] = [low, high]
+        packed["forecast"][name] = _bytes(fields[:, channel], low, high)
+        packed["truth"][name] = _bytes(truth[:, channel], low, high)
+    speed = np.hypot(fields[:, 0], fields[:, 1])
+    packed["wind"] = max(1.0, float(np.nanpercentile(speed, 90))) if np.isfinite(speed).any() else 1.0
+    packed["lead"] = [0.0, *moment.lead_hours]
+    packed["lead"] = [packed["lead"][n] for n in shown]
+    packed["step"] = (moment.history - 1 + shown).tolist()
+    packed["times"] = [stamp(moment.times[n]) for n in packed["step"]]
+    stations = moment.stations
+    lon = unwrap_longitude(stations.lon, (grid.west + grid.east) / 2.0)
+    wide = (grid.east - grid.west) * math.cos(math.radians((grid.south + grid.north) / 2.0))
+    rows, columns = relief.metres.shape
+    return {
+        "grid": {"height": grid.height, "width": grid.width, "aspect": round(wide / (grid.north - grid.south), 4)},
+        "relief": {
+            "rows": rows, "columns": columns, "is_true": relief.is_true,
+            "pixel": round(grid.dy * (grid.height - 1) / (rows - 1)),
+            "metres": _words(np.rint(relief.metres)),
+        },
+        "frames": packed,
+        "stations": {
+            "id": list(stations.id), "alt": [round(float(z)) if math.isfinite(z) else None for z in stations.alt],
+            "x": ((lon - grid.west) / (grid.east - grid.west)).round(5).tolist(),
+            "y": ((grid.north - stations.lat) / (grid.north - grid.south)).round(5).tolist(),
+            "where": [_place(a, o) for a, o in zip(stations.lat, stations.lon)],
+        },
+        "variables": [
+            {"name": n, "title": VARIABLES[n].long_name, "unit": unit_of(n), "difference": unit_of(n, difference=True)}
+            for n in STATE_VARIABLES
+        ],
+    }  # fmt: skip
+
+
+def _series(moment: Moment) -> dict[str, Any]:
+    hours = (moment.times - moment.issue_time) / 3600.0
+    made: dict[str, Any] = {
+        "hours": hours.tolist(),
+        "history": moment.history,
+        "scale": {},
+        "observed": {},
+        "forecast": {},
+    }
+    for channel, name in enumerate(STATE_VARIABLES):
+        observed, forecast = moment.observed[..., channel], moment.forecast[..., channel]
+        values = np.concatenate([observed.ravel(), forecast.ravel()])
+        known = values[np.isfinite(values)]
+        low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+        offset, step = (low + high) / 2.0, max(high - low, 1e-6) / 65000.0
+        made["scale"][name] = [offset, step]
+        for key, table in (("observed", observed), ("forecast", forecast)):
+            made[key][name] = _words((table - offset) / step)
+    return made
+
+
+def _errors(scored: Scored) -> dict[str, Any]:
+    ours = scored.statistics[OURS]
+    return {
+        "lead": list(ours.lead_hours),
+        "variables": [
+            {"name": n, "title": VARIABLES[n].long_name, "unit": unit_of(n, difference=True)} for n in ours.variables
+        ],
+        "models": [
+            {
+                "title": model_title(name),
+                "rmse": {n: _plain(rmse(found.lead)[:, c]) for c, n in enumerate(found.variables)},
+            }
+            for name, found in scored.statistics.items()
+        ],
+    }
+
+
+def _altitudes(scored: Scored, altitude: Array) -> dict[str, Any]:
+    ours = scored.statistics[OURS]
+    each = rmse(ours.station)
+    return {
+        "altitude": _plain(altitude),
+        "rmse": {name: _plain(each[:, c]) for c, name in enumerate(ours.variables)},
+    }
+
+
+def _training(run: RunDirectory) -> dict[str, Any] | None:
+    """Loss by step and validation errors over those of persistence."""
+    steps = [r for r in read_metrics(run.metrics, "step") if r.get("total") is not None]
+    if not steps:
+        return None
+    kept = [steps[n] for n in _evenly(len(steps), _MOST_POINTS)]
+    checks = read_metrics(run.metrics, "validation")
+    names = [n for n in STATE_VARIABLES if checks and n in checks[0].get("variables", {})]
+    return {
+        "step": [r["step"] for r in kept],
+        "loss": [round(float(r["total"]), 5) for r in kept],
+        "validation": {
+            "step": [r["step"] for r in checks],
+            "lines": [{"name": n, "y": [_ratio(r["variables"].get(n)) for r in checks]} for n in names],
+        },
+    }
+
+
+def _ratio(score: dict[str, Any] | None) -> float | None:
+    if not score or not score.get("persistence_mse") or score.get("mse") is None:
+        return None
+    return round(score["mse"] / score["persistence_mse"], 4)
+
+
+def _evenly(many: int, most: int) -> Array:
+    return np.unique(np.linspace(0, many - 1, min(many, most)).round().astype(np.int64))
+
+
+def _range(name: str, *fields: Array) -> tuple[float, float]:
+    values = np.concatenate([f[np.isfinite(f)].ravel() for f in fields])
+    low, high = np.percentile(values, [0.2, 99.8]) if values.size else (0.0, 1.0)
+    if name in ("u", "v"):
+        high = max(abs(low), abs(high), 1.0)
+        low = -high
+    if high - low < 1e-3:
+        low, high = low - 0.5, high + 0.5
+    return round(float(low), 4), round(float(high), 4)
+
+
+def _bytes(values: Array, low: float, high: float) -> str:
+    """Values as bytes 1 to 255 from ``low`` to ``high``; 0 is nothing."""
+    share = np.clip((values - low) / (high - low), 0.0, 1.0)
+    return _text(np.where(np.isfinite(values), 1 + np.rint(254 * np.nan_to_num(share)), 0).astype(np.uint8))
+
+
+def _words(values: Array) -> str:
+    """Whole numbers of 16 bits, the least of them for nothing."""
+    return _text(
+        np.where(np.isfinite(values), np.clip(np.rint(np.nan_to_num(values)), -32767, 32767), _NOTHING).astype("<i2")
+    )
+
+
+def _text(array: Array) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+
+
+def _plain(values: Array) -> list[float | None]:
+    return [round(float(x), 4) if math.isfinite(x) else None for x in values]
+
+
+def _place(lat: float, lon: float) -> str:
+    return f"{degrees_label(round(lat, 2), 'NS')} {degrees_label(round(lon, 2), 'EW')}"

@@ -1,0 +1,238 @@
+"""The sections of the page that stand still: tables and words, every text from data escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from fields.errors import printable
+from fields.variables import VARIABLES
+from stationpde.evaluation.metrics import scores_by, squared_unit
+from stationpde.evaluation.significance import compare
+from stationpde.plots.physics import coefficient_label
+from stationpde.report.content import CHANNEL_TITLES, model_title, unit_of
+from stationpde.report.view import OURS
+from stationpde.state import STATE
+
+if TYPE_CHECKING:
+    from fields.card import DataCard
+    from stationpde.audit import Audit
+    from stationpde.evaluation.statistics import ErrorStatistics
+    from stationpde.report.view import RunView, Scored
+
+__all__ = ["sections", "text"]
+
+
+def text(value: object) -> str:
+    """Any text as HTML shows it: markup and control characters lose their power."""
+    return escape(printable(value), quote=True)
+
+
+def sections(view: RunView, content: dict[str, Any]) -> list[str]:
+    """The sections, in order; those without anything to show are left out."""
+    made = []
+    if "frames" in content:
+        made.append(_map())
+    if view.scored is not None:
+        made += [_scores(view.scored), _altitude()]
+        if view.scored.router is not None:
+            made.append(_router(view.scored.router))
+    made.append(_physics(view))
+    if view.moment is not None:
+        made.append(_audit(view.moment.audit))
+    if view.data is not None and view.data.card is not None:
+        made.append(_card(view.data.card))
+    if "training" in content:
+        made.append(_training(content))
+    made.append(_provenance(view))
+    return made
+
+
+def _section(title: str, *parts: str, name: str = "") -> str:
+    return f"<section{f' id={name!r}' if name else ''}>\n<h2>{title}</h2>\n" + "\n".join(parts) + "\n</section>"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 1) -> str:
+    """A table of ready HTML cells; from column ``numbers`` on they are numbers."""
+    kinds = ["" if n < numbers else ' class="number"' for n in range(len(heads))]
+    head = "".join(f"<th{kind}>{cell}</th>" for kind, cell in zip(kinds, heads))
+    body = "".join(
+        "<tr>" + "".join(cell if cell.startswith("<td") else f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row))
+        + "</tr>"
+        for row in rows
+    )  # fmt: skip
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> str:
+    body = "".join(f'<tr><th>{name}</th><td class="text">{value}</td></tr>' for name, value in rows)
+    return f'<div class="scroll"><table><tbody>{body}</tbody></table></div>'
+
+
+def _map() -> str:
+    return _section(
+        "Forecast",
+        '<div class="columns"><div>',
+        '<div class="controls"><label>Show <select id="variable"></select></label>'
+        '<label>as <select id="layer"><option value="forecast">forecast</option>'
+        '<option value="truth">lifted observations</option><option value="difference">forecast − observed</option>'
+        "</select></label></div>",
+        '<div id="map"><canvas id="canvas" aria-label="map"></canvas>'
+        '<svg id="stations" aria-label="stations"></svg></div>',
+        '<div class="legend"><span id="low"></span><i id="ramp"></i><span id="high"></span></div>',
+        '<div class="time"><button type="button" id="play">Play</button>'
+        '<input type="range" id="time" min="0" max="0" step="1" value="0" aria-label="time"></div>',
+        '<p id="when" aria-live="polite"></p>',
+        '<p class="hint">Dots are stations, filled with what they observed at that time. Touch one for its series. '
+        "The field is that of the grid's cells, at their altitude.</p>",
+        "</div><div>",
+        '<div class="controls"><label>Station <select id="station"></select></label></div>',
+        '<h3 id="station-name"></h3><p class="hint" id="station-place"></p>',
+        '<div class="keys"><span><b class="dot"></b>observed</span><span><b style="background:var(--c0)"></b>forecast'
+        "</span></div>",
+        '<div id="series"></div><p class="hint">Hours since the forecast was issued.</p>',
+        "</div></div>",
+        name="forecast",
+    )
+
+
+def _scores(scored: Scored) -> str:
+    keys = "".join(
+        f'<span><b style="background:var(--c{n % 6})"></b>{text(model_title(name))}</span>'
+        for n, name in enumerate(scored.statistics)
+    )
+    days = len(scored.statistics[OURS].day[0])
+    hint = (
+        f"{scored.windows:,} test windows over {days} days. MSE in physical units, the lowest in bold; skill is "
+        "1 − MSE / MSE of persistence. A star: the difference to StationPDE is significant at 5 % in a block bootstrap "
+        "over days and in the test of Diebold and Mariano."
+    )
+    return _section(
+        "Errors",
+        f'<div class="keys">{keys}</div><div class="charts" id="errors"></div>',
+        score_table(scored.statistics),
+        f'<p class="hint">{hint}</p>',
+    )  # fmt: skip
+
+
+def score_table(scores: Mapping[str, ErrorStatistics]) -> str:
+    """Variable × model, with skill and stars."""
+    ours = scores[OURS]
+    each = {name: scores_by(found.total, found.variables) for name, found in scores.items()}
+    stars = {name: compare(ours, found) for name, found in scores.items() if name != OURS}
+    rows = []
+    for variable in ours.variables:
+        best = min(found[variable].mse for found in each.values())
+        cells = [f"{text(VARIABLES[variable].long_name)} [{squared_unit(unit_of(variable, difference=True))}]"]
+        for name, found in each.items():
+            mse = found[variable].mse
+            star = "*" if name != OURS and stars[name][variable].is_significant else ""
+            cells.append(f'<td class="number{" best" if mse == best else ""}">{mse:.3g}{star}</td>')
+        if "persistence" in each:
+            cells.append(f"{1.0 - each[OURS][variable].mse / each['persistence'][variable].mse:.2f}")
+        rows.append(cells)
+    heads = ["MSE", *(text(model_title(name)) for name in each), *(["skill"] if "persistence" in each else [])]
+    return _table(heads, rows)
+
+
+def _altitude() -> str:
+    return _section(
+        "Errors and altitude",
+        '<div class="charts" id="altitudes"></div>',
+        '<p class="hint">A dot for each station.</p>',
+    )
+
+
+def _router(weights: Any) -> str:
+    mean = weights.mean(axis=0)
+    bars = "".join(
+        f'<span>{CHANNEL_TITLES[name]}</span><div class="bar"><span style="width:{100 * (1 - share):.1f}%">'
+        f"{1 - share:.2f}</span><em>{share:.2f}</em></div>"
+        for name, share in zip(STATE, mean)
+    )
+    keys = "".join(
+        f'<span><b style="background:var(--c{n})"></b>{CHANNEL_TITLES[name]}</span>' for n, name in enumerate(STATE)
+    )
+    return _section(
+        "Who carries the forecast",
+        '<div class="keys"><span><b style="background:var(--physics)"></b>equations</span>'
+        '<span><b style="background:var(--data)"></b>data-driven</span></div>'
+        f'<div class="bars">{bars}</div>',
+        '<p class="hint">Mean weights of the two branches over grid, leads and test windows. '
+        "Below: weight of the data-driven branch by lead.</p>",
+        f'<div class="keys">{keys}</div><div id="router"></div>',
+    )
+
+
+def _physics(view: RunView) -> str:
+    from stationpde.api import StationPDE
+
+    found = StationPDE(view.run).physics()
+    if not found:
+        return _section("Learned physics", '<p class="hint">This model has no physical branch.</p>')
+    rows = [
+        [text(coefficient_label(name)), f"<code>{text(name)}</code>", f'<td class="number">{c.value:.4g}</td>',
+         f"<td>{text(c.unit) if c.unit != '1' else ''}</td>"]
+        for name, c in found.items()
+    ]  # fmt: skip
+    rule = view.run.model.config.pde.rule
+    caution = (
+        "" if rule in ("none", "limiter")
+        else f" Under the scale rule “{text(rule)}” they are no physical rates: steps are scaled before they are taken."
+    )  # fmt: skip
+    return _section(
+        "Learned physics", _table(["", "name", "value", "unit"], rows, numbers=2),
+        f'<p class="hint">κ mixes, r_m is friction, λ_c condensation; γ are factors of an update.{caution}</p>',
+    )  # fmt: skip
+
+
+def _audit(audit: Audit) -> str:
+    rows = [tuple(text(part) for part in line.split(None, 1)) for line in audit.lines()]
+    named = [("Courant number", text(audit.lines()[0].removeprefix("Courant number").strip())), *rows[1:]]
+    named.append(("finite", "every number" if audit.finite else "no"))
+    return _section("Physics audit", '<p class="hint">Of the forecast shown above.</p>', _facts(named))  # type: ignore[arg-type]
+
+
+def _card(card: DataCard) -> str:
+    facts = [
+        ("record", text(card.title or card.source)),
+        ("stations", f"{card.stations:,}, typically {card.spacing_km:.0f} km apart"),
+        ("altitude", f"{card.altitude[0]:.0f} to {card.altitude[2]:.0f} m, median {card.altitude[1]:.0f} m"),
+        ("times", f"{card.times:,} from {text(card.first)} to {text(card.last)} UTC"),
+        ("pressure", text(card.pressure_kind)),
+    ]
+    if card.worst_stations:
+        worst = ", ".join(f"{text(name)} {share:.0%}" for name, share in card.worst_stations)
+        facts.append(("gaps", f"{card.complete_stations:,} stations lack less than 5 %; most gaps: {worst}"))
+    rows = [
+        [f"{text(v.long_name)} [{text(v.unit.replace('degC', '°C'))}]", f"{v.missing:.1%}", f"{v.flagged:.2%}",
+         *(f"{x:.1f}" for x in (v.low, v.p01, v.median, v.p99, v.high))]
+        for v in card.variables
+    ]  # fmt: skip
+    heads = ["", "missing", "flagged", "lowest", "1 %", "median", "99 %", "highest"]
+    return _section("Data card", _facts(facts), _table(heads, rows))
+
+
+def _training(content: dict[str, Any]) -> str:
+    lines = content["training"]["validation"]["lines"]
+    keys = "".join(
+        f'<span><b style="background:var(--c{n % 6})"></b>{text(VARIABLES[line["name"]].long_name)}</span>'
+        for n, line in enumerate(lines)
+    )
+    return _section(
+        "Training", '<div class="charts"><div><h3>Loss</h3><div id="loss"></div></div>'
+        '<div><h3>Validation: MSE / MSE of persistence</h3><div id="validation"></div></div></div>',
+        f'<div class="keys">{keys}</div>',
+    )  # fmt: skip
+
+
+def _provenance(view: RunView) -> str:
+    from stationpde.report.provenance import provenance
+
+    found = provenance(view)
+    facts = [(text(name), f"<code>{text(value)}</code>") for name, value in found.items()]
+    config = text(view.run.model.config.to_toml()).replace("\\n", "\n")
+    return _section(
+        "Where it comes from", _facts(facts), f"<details><summary>Configuration</summary><pre>{config}</pre></details>"
+    )

@@ -1,0 +1,67 @@
+"""CPU time: counted over restarts, planned for, and judged."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from stationpde.evaluation.budget import BudgetSpent, Ledger, Pace, has_flattened, steps_that_fit
+
+
+def work(seconds: float) -> None:
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_a_ledger_goes_on_where_the_last_process_stopped(tmp_path):
+    path = tmp_path / "spent.json"
+    for _ in range(2):
+        with Ledger(path).charging("train"):
+            work(0.05)
+    assert json.loads(path.read_text())["train"] >= 0.1
+
+
+def test_time_asleep_is_not_charged(tmp_path):
+    ledger = Ledger(tmp_path / "spent.json")
+    with ledger.charging("train"):
+        time.sleep(0.2)
+    assert ledger.spent["train"] < 0.1
+
+
+def test_training_ends_when_the_cap_is_passed_by_a_quarter(tmp_path):
+    ledger, told = Ledger(tmp_path / "spent.json"), []
+    with ledger.charging("train"):
+        watch = ledger.watcher(0.1, told.append)
+        watch("first")
+        work(0.15)
+        with pytest.raises(BudgetSpent):
+            watch("second")
+    assert told == ["first"]
+
+
+def test_planned_steps_and_validations_take_the_time_that_there_is():
+    pace = Pace(step=0.5, window=0.01, steps_per_epoch=10, validation_windows=100)
+    # an epoch takes 5 s of steps and 1 s of validation; one validation is kept for the end
+    assert steps_that_fit(pace, 61.0) == 100
+    assert steps_that_fit(pace, 0.1) == 1
+
+
+def test_a_pace_is_measured_once(tmp_path):
+    first = Pace.kept(tmp_path / "pace.json", lambda: Pace(1.0, 0.1, 10, 20))
+    assert Pace.kept(tmp_path / "pace.json", lambda: Pace(9.0, 9.0, 9, 9)) == first
+
+
+@pytest.mark.parametrize(
+    ("scores", "stopped", "flat"),
+    [
+        ([1.0, 0.9, 0.8, 0.7], False, False),
+        ([1.0, 0.5, 0.45, 0.449], False, True),
+        ([1.0, 0.5], False, False),
+        ([1.0, 0.9, 0.8, 0.7], True, True),
+    ],
+)
+def test_a_curve_is_flat_when_its_last_quarter_gains_nothing_or_patience_ran_out(scores, stopped, flat):
+    assert has_flattened(scores, stopped) is flat
