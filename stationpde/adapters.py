@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fields.bilinear import GridReadout, bilinear_weights
 from fields.constants import R_d, T_standard, g, lapse_standard, p_standard
+from fields.geometry import LocalMetric
 from fields.gridspec import GridSpec
 from fields.lift import StationToGrid
 from fields.lift_methods import LIFT_METHODS, LiftSettings, StationLift, altitude_weight
@@ -52,7 +53,7 @@ class Region:
         wanted = config.grid
         grid = GridSpec.around(
             stations.lat, stations.lon, height=wanted.height, width=wanted.width, margin=wanted.margin,
-            least_cell_m=1e3 * wanted.least_cell_km,
+            least_cell_m=max(1e3 * wanted.least_cell_km, wanted.least_spacing * _spacing(stations)),
         )  # fmt: skip
         if elevation is not None:
             return cls(grid, elevation.on(grid))
@@ -80,6 +81,12 @@ class Region:
         lat, lon = self.grid.cells()
         fitted = statistics.lifted((lat, lon, self.altitude.ravel()), config.lift.k)
         return BaseState.of(fitted, self.altitude.ravel(), config)
+
+
+def _spacing(stations: Stations) -> float:
+    """Mean distance between stations that are spread evenly over the box around them, m."""
+    places = LocalMetric.around(stations.lat, stations.lon).xy(stations.lat, stations.lon)
+    return float(np.sqrt(np.prod(np.ptp(places, axis=0)) / len(stations)))
 
 
 def lift_settings(config: Config) -> LiftSettings:

@@ -91,7 +91,7 @@ class GridSection(Section):
     """The grid on which the field lives."""
 
     height: Annotated[int, Field(ge=4)] = 32
-    """Rows."""
+    """Rows, at most."""
     width: Annotated[int, Field(ge=8)] | Literal["metres", "degrees"] = "metres"
     """Columns: a number, or as many as make cells square in metres or degrees."""
     margin: Annotated[float, Field(ge=0.0)] = 0.05
@@ -99,6 +99,9 @@ class GridSection(Section):
     least_cell_km: Annotated[float, Field(ge=0.0)] = 8.0
     """A small network gets fewer rows rather than smaller cells, through which a storm's wind would need more than 16
     sub-steps of half an hour; stations seldom tell more."""
+    least_spacing: Annotated[float, Field(ge=0.0)] = 0.6
+    """Fewer rows rather than cells smaller than this share of the mean distance between stations: they hold nothing more
+    and cost time."""
     dem: str | None = None
     """File with an elevation model; without one the cells' altitude is lifted from the stations, as in the paper."""
 
@@ -128,7 +131,7 @@ class ModelSection(Section):
     """Formula of the saturation vapour pressure in Ψ."""
     normalisation: Literal["channel", "station_wind"] = "station_wind"
     """Scales of the networks' edges and of the loss: one per channel, or the wind's per station."""
-    hidden: Count = 32
+    hidden: Count = 16
     """Width of gates, router, closure and data branch."""
     encoder: Literal["plain", "dilated"] = "dilated"
     encoder_hidden: Count = 32
@@ -215,9 +218,11 @@ class PDESection(Section):
 class LossSection(Section):
     """What is minimised."""
 
-    kind: Literal["l1", "mse", "huber"] = "l1"
-    observed: Annotated[float, Field(ge=0.0)] = 0.2
+    kind: Literal["l1", "mse", "huber"] = "mse"
+    observed: Annotated[float, Field(ge=0.0)] = 0.5
     """λ_obs, weight of the loss in observed variables."""
+    unguided: Annotated[float, Field(ge=0.0)] = 1.0
+    """Weight of the loss of the forecast before the guide is mixed in; errors of two that learned apart average out."""
     state_weights: dict[Literal["u", "v", "p", "theta", "q"], Annotated[float, Field(ge=0.0)]] = {}
     """w_c; 1 where not given."""
     observed_weights: dict[Variable, Annotated[float, Field(ge=0.0)]] = {}

@@ -81,7 +81,7 @@ class PrepareProgram(nn.Module):
             found.append(model.base(valid - seconds).movedim(-1, -2).reshape(-1, *field.shape[1:]))
         if branch.channels:
             every = branch.every_substep
-            sources = branch.sources(found[0], conditions, model.scaling, *tendencies, lead=lead)
+            sources = branch.sources(found[0], conditions, model.scaling, next(iter(tendencies), None), lead)
             found.append(conditions if every else torch.stack(list(sources.values()), dim=1))
         return tuple(found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,7 @@ from stationpde.config import Config
 from stationpde.guide_fit import fit_guide
 from stationpde.losses import Losses, masked_losses
 from stationpde.model import StationPDEModel
-from stationpde.state import clipped, to_state
+from stationpde.state import clipped, to_observed, to_state
 from stationpde.statistics import StateStatistics
 from stationpde.training.learner import Reducer
 
@@ -56,17 +57,19 @@ class ModelLearner:
         model = self.model
         forecast = model(batch.history, batch.issue_time, batch.future.shape[1], shown=self._shown(batch))
         target_state = to_state(batch.future, model.sites.pressure, self.config.model.saturation)
-        return masked_losses(
-            forecast.observed,
-            forecast.state,
-            batch.future,
-            target_state,
-            model.sites.scale,
-            self.config.loss,
-            self.config.data,
-            reducer,
-            self._courant(forecast.state.detach()),
-        )
+        courant = self._courant(forecast.state.detach())
+
+        def losses(observed: Tensor, state: Tensor) -> Losses:
+            return masked_losses(
+                observed, state, batch.future, target_state, model.sites.scale, self.config.loss, self.config.data,
+                reducer, courant,
+            )  # fmt: skip
+
+        found, weight = losses(forecast.observed, forecast.state), self.config.loss.unguided
+        if weight == 0.0 or forecast.unguided is None:
+            return found
+        bare = to_observed(forecast.unguided, self.config.model.saturation)
+        return replace(found, total=found.total + weight * losses(bare, forecast.unguided).total)
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
         """The forecast in observed variables, relative humidity within its range."""

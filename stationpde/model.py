@@ -46,13 +46,15 @@ class Forecast:
     """A forecast at stations, SI; with ``keep_fields`` also the fields it was read from.
 
     ``observed`` and ``state`` are ``[batch, lead, station, channel]``; ``fields`` (full states) and ``router`` (weight
-    of the data-driven branch) are ``[batch, lead, channel, y, x]``.
+    of the data-driven branch) are ``[batch, lead, channel, y, x]``. ``unguided`` is the state before the guide is mixed
+    in, where there is one: field, anchor and head are also held to account on their own.
     """
 
     observed: Float[Tensor, "batch lead station channel"]
     state: Float[Tensor, "batch lead station channel"]
     fields: Float[Tensor, "batch lead channel y x"] | None = None
     router: Float[Tensor, "batch lead channel y x"] | None = None
+    unguided: Float[Tensor, "batch lead station channel"] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +195,7 @@ class StationPDEModel(nn.Module):
         keep_fields : return the fields and the router's weights as well
         """
         analysis = self.analyse(history, issue_time, shown)
-        field, states, kept, weights = analysis.field, [], [], []
+        field, states, bare, kept, weights = analysis.field, [], [], [], []
         step_seconds = self.config.data.step_seconds
         for lead in range(1, (horizon or self.config.data.horizon) + 1):
             valid = issue_time + lead * step_seconds
@@ -201,7 +203,9 @@ class StationPDEModel(nn.Module):
                 field, weight = checkpoint(self.step, field, valid, lead, analysis.tendencies, use_reentrant=False)
             else:
                 field, weight = self.step(field, valid, lead, analysis.tendencies)
-            states.append(self.read(field, analysis, valid, lead))
+            own = self.read_field(field, analysis, valid, lead)
+            bare.append(own)
+            states.append(self.guide_to(own, analysis, valid, lead))
             if keep_fields:
                 kept.append(self.full_field(field, valid))
                 weights.append(weight)
@@ -213,6 +217,7 @@ class StationPDEModel(nn.Module):
             state,
             torch.stack(kept, dim=1) if keep_fields else None,
             torch.stack(weights, dim=1) if routed else None,
+            torch.stack(bare, dim=1) if self.guide is not None else None,
         )
 
     def analyse(
@@ -323,12 +328,20 @@ class StationPDEModel(nn.Module):
 
     def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """The full state at the stations ``[batch, station, channel]``."""
-        state = self.sites.read(self.scaling.inverse(field))
+        return self.guide_to(self.read_field(field, analysis, valid_time, lead), analysis, valid_time, lead)
+
+    def guide_to(self, state: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
+        """A state at the stations, mixed with the guide's guess."""
+        if self.guide is None or analysis.guided is None:
+            return state
+        base = self.sites.base(valid_time)
+        return self.guide.mix(analysis.guided, state - base, lead) + base
+
+    def read_field(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
+        """The full state at the stations from field, anchor and head alone."""
+        state = self.sites.read(self.scaling.inverse(field)) + self.sites.base(valid_time)
         if self.anchor is not None:
             state = state + self.anchor(analysis.departures, lead)
-        if self.guide is not None and analysis.guided is not None:
-            state = self.guide.mix(analysis.guided, state, lead)
-        state = state + self.sites.base(valid_time)
         if self.head is not None:
             assert analysis.memory is not None
             places = self.sites.features(valid_time)

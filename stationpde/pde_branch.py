@@ -142,7 +142,8 @@ class PDEBranch(nn.Module):
             return found
         assert tendencies is not None
         added = self.extended(scaled(state), conditions, tendencies, lead)
-        added = added * (scaled.scale / (self.substeps * self.dt))
+        scale: Tensor = scaled.scale  # type: ignore[assignment]
+        added = added * (scale / (self.substeps * self.dt))
         return {f"S_{name}": found.get(f"S_{name}", 0.0) + added[:, c] for c, name in enumerate(STATE)}
 
     def _advance(self, state: Tensor, given: dict[str, Tensor], source: dict[str, Tensor]) -> Tensor:
