@@ -165,7 +165,7 @@ class Sites(nn.Module):
         self.readout = GridToStation(GridReadout.of(region.grid, region.altitude, places))
         self.base = BaseState.of(own, stations.alt, config)
         self.surroundings: Surroundings | None = None
-        if config.model.guide == "linear" or config.model.head_sees_surroundings:
+        if config.is_guided or config.model.head_sees_surroundings:
             self.surroundings = Surroundings(
                 region.grid, region.altitude, stations, config.data.step_seconds, config.data.history
             )

@@ -71,12 +71,6 @@ class Config(Section):
             raise ValueError(f"pde.dt = {self.pde.dt:g} s does not divide data.step = {self.data.step}")
         if self.pde.pressure_gradient and self.model.state == "raw" and self.model.pressure == "surface":
             raise ValueError("pde.pressure_gradient needs model.state = 'anomaly' or model.pressure = 'anomaly'")
-        if self.pde.terms and not (self.model.state == "anomaly" and self.model.closure_every == "interval"):
-            raise ValueError("pde.terms need model.state = 'anomaly' and model.closure_every = 'interval'")
-        if self.model.guide == "linear" and self.model.state == "raw":
-            raise ValueError("model.guide = 'linear' needs model.state = 'anomaly'")
-        if "radiation" in self.pde.terms and not self.model.solar:
-            raise ValueError("the term 'radiation' needs model.solar = true")
         if self.pde.advection == "semi_lagrangian" and self.pde.rule != "none":
             raise ValueError(
                 f"pde.rule = '{self.pde.rule}' scales Euler increments; semi_lagrangian has none: take 'none'"
@@ -87,6 +81,18 @@ class Config(Section):
                 "take pde.rule = 'limiter', or advection_upwind1 or semi_lagrangian"
             )
         return self
+
+    @property
+    def extended_terms(self) -> tuple[str, ...]:
+        """``pde.terms`` as they act: on departures, held over an interval, and radiation where the sun is known."""
+        if self.model.state != "anomaly" or self.model.closure_every != "interval":
+            return ()
+        return tuple(term for term in self.pde.terms if term != "radiation" or self.model.solar)
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether there is a guide: it guesses departures."""
+        return self.model.guide == "linear" and self.model.state == "anomaly"
 
     @property
     def substeps(self) -> int:

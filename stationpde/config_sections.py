@@ -100,8 +100,7 @@ class GridSection(Section):
     """A small network gets fewer rows rather than smaller cells, through which a storm's wind would need more than 16
     sub-steps of half an hour; stations seldom tell more."""
     least_spacing: Annotated[float, Field(ge=0.0)] = 0.6
-    """Fewer rows rather than cells smaller than this share of the mean distance between stations: they hold nothing more
-    and cost time."""
+    """Fewer rows rather than cells smaller than this share of the mean distance between stations."""
     dem: str | None = None
     """File with an elevation model; without one the cells' altitude is lifted from the stations, as in the paper."""
 
@@ -151,7 +150,7 @@ class ModelSection(Section):
     head_sees_surroundings: bool = True
     """Differences of the lifted field at 150, 350 and 700 km, and their changes, are inputs of the station head."""
     guide: Literal["none", "linear"] = "linear"
-    """A first guess at the stations by a closed-form fit on the training split, cross-fitted in training."""
+    """A first guess of departures by a closed-form fit on the training split, cross-fitted in training."""
     guide_groups: tuple[Literal["hour", "regime", "cloud", "place"], ...] = ("hour", "regime", "cloud", "place")
     """Products of predictors that the guide is fitted on, beside history and surroundings."""
     guide_share: Share = 0.8
@@ -188,7 +187,8 @@ class PDESection(Section):
     terms: tuple[Literal["surroundings", "memory", "relaxation", "radiation"], ...] = (
         "surroundings", "memory", "relaxation", "radiation",
     )  # fmt: skip
-    """Terms that extend the printed equations, each starting at nothing."""
+    """Terms that extend the printed equations, each starting at nothing; they act on departures (``model.state``) and are held
+    over an interval (``model.closure_every``)."""
     rule: Literal["none", "range", "limiter", "weathergft"] = "none"
     """How an Euler increment is scaled."""
     rho: Positive | None = None

@@ -78,7 +78,7 @@ class Guide(nn.Module):
         return found.unflatten(-1, (self.horizon, self.channels)).movedim(2, 1)
 
     def mix(self, guided: Tensor, field: Tensor, lead: int | Tensor) -> Tensor:
-        """What is read at the stations [SI]: the guide's share of its guesses, the rest from ``field``.
+        """The state at the stations [SI]: the guide's share of its guesses, the rest as the ``field`` has it.
 
         Beyond the horizon that was fitted the field goes on alone.
         """

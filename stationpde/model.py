@@ -124,7 +124,7 @@ class StationPDEModel(nn.Module):
         if model.readout == "anchored":
             self.anchor = Anchor(data.horizon, C, 86400 // data.step_seconds, data.history)
         self.predictors = Predictors(data.step_seconds, data.history, model.guide_groups)
-        self.guide = self._guide() if model.guide == "linear" else None
+        self.guide = self._guide() if config.is_guided else None
         self.head: StationHead | None = None
         self.embedding: nn.Parameter | None = None
         if model.station_head:
@@ -205,7 +205,7 @@ class StationPDEModel(nn.Module):
                 field, weight = self.step(field, valid, lead, analysis.tendencies)
             own = self.read_field(field, analysis, valid, lead)
             bare.append(own)
-            states.append(self.guide_to(own, analysis, valid, lead))
+            states.append(self.guide_to(own, analysis, lead))
             if keep_fields:
                 kept.append(self.full_field(field, valid))
                 weights.append(weight)
@@ -268,12 +268,12 @@ class StationPDEModel(nn.Module):
         return pooled, self.predictors.local(filled, view, issue_time)
 
     def _guided(self, guessed: Tensor, issue_time: Tensor) -> Float[Tensor, "batch lead station channel"]:
-        """The guide's guesses of observed variables as departures of the state from the base state."""
+        """The guide's guesses of observed variables as a state."""
         leads = torch.arange(1, guessed.shape[1] + 1, device=guessed.device)
         base = self.sites.base(issue_time[:, None] + leads * self.config.data.step_seconds)
         saturation = self.config.model.saturation
         observed = to_observed(base, saturation) + guessed * self.sites.observed_scale
-        return to_state(observed, self.sites.pressure, saturation) - base
+        return to_state(observed, self.sites.pressure, saturation)
 
     def _unscaled(self, scaled: Float[Tensor, "*batch channel"]) -> Float[Tensor, "*batch channel"]:
         return scaled * self.scaling.scale.flatten() + self.scaling.centre.flatten()
@@ -328,14 +328,13 @@ class StationPDEModel(nn.Module):
 
     def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """The full state at the stations ``[batch, station, channel]``."""
-        return self.guide_to(self.read_field(field, analysis, valid_time, lead), analysis, valid_time, lead)
+        return self.guide_to(self.read_field(field, analysis, valid_time, lead), analysis, lead)
 
-    def guide_to(self, state: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
+    def guide_to(self, state: Tensor, analysis: Analysis, lead: int | Tensor) -> Tensor:
         """A state at the stations, mixed with the guide's guess."""
         if self.guide is None or analysis.guided is None:
             return state
-        base = self.sites.base(valid_time)
-        return self.guide.mix(analysis.guided, state - base, lead) + base
+        return self.guide.mix(analysis.guided, state, lead)
 
     def read_field(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """The full state at the stations from field, anchor and head alone."""

@@ -67,7 +67,7 @@ def closure_channels(config: Config) -> tuple[str, ...]:
 
 def driven_channels(config: Config) -> tuple[str, ...]:
     """Channels with a source beside the equations: all of them under extended terms."""
-    return STATE if config.pde.terms else closure_channels(config)
+    return STATE if config.extended_terms else closure_channels(config)
 
 
 class PDEBranch(nn.Module):
@@ -86,7 +86,8 @@ class PDEBranch(nn.Module):
         self.split = pde.gamma == "split"
         unresolved = closure_channels(config)
         self.closure = Closure(unresolved, conditions, config.model.hidden) if unresolved else None
-        self.extended = ExtendedTerms(pde.terms, grid, config.data.step_seconds) if pde.terms else None
+        terms = config.extended_terms
+        self.extended = ExtendedTerms(terms, grid, config.data.step_seconds) if terms else None
         channels = driven_channels(config)
         self.channels = [STATE.index(name) for name in channels]
         system = system_of(config, grid)
