@@ -160,7 +160,8 @@ def _inference(found: dict[str, Any]) -> str:
 
 def _under(found: dict[str, Any]) -> str:
     quick = ", a `--quick` run" if found.get("quick") else ""
-    return f" (load average {found['load_average']}{quick})" if "load_average" in found else ""
+    other = "".join(f", {name} {version}" for name, version in found.get("packages", {}).items())
+    return f" (load average {found['load_average']}{quick}{other})" if "load_average" in found else ""
 
 
 def _number(values: dict[str, float] | None, size: str) -> str:
