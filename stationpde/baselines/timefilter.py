@@ -171,6 +171,6 @@ BASELINE = Baseline(
     kind="trained",
     make=_make,
     rates=(3e-4, 1e-3),
-    train={"batch": 8, "epochs": 8, "patience": 2},
+    train={"batch": 8, "epochs": 4, "patience": 2},
     switches={"instance_norm": (False, True)},
 )
