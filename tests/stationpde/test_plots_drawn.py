@@ -51,6 +51,9 @@ def test_scores_of_a_table_are_read_and_anything_else_is_refused(tmp_path):
         read_scores(good) == {"paper": {"t": 2.0}, "paper-no_pde": {"t": 3.0}}
         and whole_of(read_scores(good)) == "paper"
     )
+    shares = tmp_path / "ablation.json"
+    shares.write_text('{"variant": "paper", "increase": {"no_pde": {"t": 0.5}}, "effect": {}}')
+    assert relative_increase(read_scores(shares), "paper") == {"paper-no_pde": {"t": 50.0}}
     for path in (bad, tmp_path / "none.json"):
         with pytest.raises(DataError, match="no table"):
             read_scores(path)
