@@ -97,6 +97,8 @@ def test_nothing_stays_behind_on_the_processor(name):
         _ensure_guard()
     except BackendError as reason:
         pytest.skip(str(reason))
+    if name == "stemgnn" and not torch.backends.cuda.is_built():
+        pytest.skip("a CPU-only build of torch has no GRU for fake CUDA tensors")
     learner, batch = made(name), windows(source())
     learner.module.eval()
     with torch.no_grad():
