@@ -139,6 +139,7 @@ def test_maps_series_and_physics_are_drawn_whatever_a_station_is_called(tmp_path
         assert ink(path) > 0.02, path.name
 
 
+@pytest.mark.slow
 def test_parts_altitude_weight_and_transport_are_drawn(tmp_path):
     scores = {"default": {"t": 1.0, "p": 1.0, "u": 1.0}, "default-no_pde": {"t": 1.1, "p": 1.2, "u": 1.0}}
     scores["default-no_data"] = {"t": 30.0, "p": 1.1, "u": 1.3}
