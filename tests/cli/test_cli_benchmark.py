@@ -74,9 +74,10 @@ def test_a_time_limit_exits_75_and_keeps_what_is_finished(network, tmp_path, sta
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)  # three processes that import torch and train, on a machine that may be busy
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_benchmark_that_was_stopped_goes_on_to_the_same_numbers(network, tmp_path, number):
-    longer = ["--set", "train.max_steps=30", "--cap", "none", "--models", "persistence,dlinear,default", "--json"]
+    longer = ["--set", "train.max_steps=12", "--cap", "none", "--models", "persistence,default", "--json"]
 
     def line(out: Path) -> list[str]:
         return [sys.executable, "-m", "cli", *words("benchmark", network, "-o", out), *longer]
