@@ -13,7 +13,7 @@ HEAD = """# Benchmarks
 
 One Euler step of the five-field surface system (upwind transport, diffusion, rotation, friction, condensation, three
 closures) on a latitude-longitude grid, float32, one thread. Variants take turns in one process; process CPU time is
-counted and the least of many rounds is compared. *Eager* is the faster of `slices` and `roll`, the forms one writes
+counted; compared is {compared}. *Eager* is the faster of `slices` and `roll`, the forms one writes
 first; *tuned eager* is the fastest of those and `faces`, which shares every difference between neighbours. All three
 are written by hand in `pde_ops/benchmarking/eager_step.py` and share nothing with the operators. *Bound* is a triad
 that moves the same 13 floats a cell. Repeat it with `make bench`, or `stationpde ops bench` for the first table alone.
@@ -23,7 +23,7 @@ that moves the same 13 floats a cell. Repeat it with `make bench`, or `stationpd
 def page(results: dict[str, Any]) -> str:
     """Return the page."""
     step = results["pde_step"]
-    parts = [HEAD, _machine(results), _ratios(step), _per_cell(step), _others(step), _start(step)]
+    parts = [HEAD.format(compared=step["compared"]), _machine(results), _ratios(step), _per_cell(step), _others(step), _start(step)]
     if "thermo" in results:
         parts.append(_thermo(results["thermo"]))
     for name, render in (("training", _training), ("inference", _inference)):
