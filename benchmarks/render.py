@@ -23,7 +23,8 @@ that moves the same 13 floats a cell. Repeat it with `make bench`, or `stationpd
 def page(results: dict[str, Any]) -> str:
     """Return the page."""
     step = results["pde_step"]
-    parts = [HEAD.format(compared=step["compared"]), _machine(results), _ratios(step), _per_cell(step), _others(step), _start(step)]
+    head = HEAD.format(compared=step["compared"])
+    parts = [head, _machine(results), _ratios(step), _per_cell(step), _others(step), _start(step)]
     if "thermo" in results:
         parts.append(_thermo(results["thermo"]))
     for name, render in (("training", _training), ("inference", _inference)):
