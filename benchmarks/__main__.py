@@ -43,7 +43,11 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     if results.get("machine", {}).get("processor") != facts["processor"]:
         results = {}  # figures of different machines do not belong side by side
-    results["machine"] = facts
+    if options.only is None:
+        results["machine"] = facts
+    # A part that is measured alone must not put its versions beside the figures of the others.
+    named = results.setdefault("machine", facts)["packages"]
+    changed = {name: version for name, version in facts["packages"].items() if named.get(name) != version}
     for name in PARTS if options.only is None else (options.only,):
         module = import_module(f".{name}", __package__)
         elsewhere = {"languages_python": options.languages_python} if name == "pde_step" else {}
@@ -52,6 +56,8 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         # What this run could not measure keeps its figure from the last one that could.
         kept = {key: value for key, value in results.get(name, {}).items() if key in found and _is_empty(found[key])}
         results[name] = {**found, **kept}
+        if changed:
+            results[name]["packages"] = changed
     return results
 
 

@@ -13,7 +13,7 @@ HEAD = """# Benchmarks
 
 One Euler step of the five-field surface system (upwind transport, diffusion, rotation, friction, condensation, three
 closures) on a latitude-longitude grid, float32, one thread. Variants take turns in one process; process CPU time is
-counted and the least of many rounds is compared. *Eager* is the faster of `slices` and `roll`, the forms one writes
+counted; compared is {compared}. *Eager* is the faster of `slices` and `roll`, the forms one writes
 first; *tuned eager* is the fastest of those and `faces`, which shares every difference between neighbours. All three
 are written by hand in `pde_ops/benchmarking/eager_step.py` and share nothing with the operators. *Bound* is a triad
 that moves the same 13 floats a cell. Repeat it with `make bench`, or `stationpde ops bench` for the first table alone.
@@ -23,7 +23,8 @@ that moves the same 13 floats a cell. Repeat it with `make bench`, or `stationpd
 def page(results: dict[str, Any]) -> str:
     """Return the page."""
     step = results["pde_step"]
-    parts = [HEAD, _machine(results), _ratios(step), _per_cell(step), _others(step), _start(step)]
+    head = HEAD.format(compared=step["compared"])
+    parts = [head, _machine(results), _ratios(step), _per_cell(step), _others(step), _start(step)]
     if "thermo" in results:
         parts.append(_thermo(results["thermo"]))
     for name, render in (("training", _training), ("inference", _inference)):
@@ -160,7 +161,8 @@ def _inference(found: dict[str, Any]) -> str:
 
 def _under(found: dict[str, Any]) -> str:
     quick = ", a `--quick` run" if found.get("quick") else ""
-    return f" (load average {found['load_average']}{quick})" if "load_average" in found else ""
+    other = "".join(f", {name} {version}" for name, version in found.get("packages", {}).items())
+    return f" (load average {found['load_average']}{quick}{other})" if "load_average" in found else ""
 
 
 def _number(values: dict[str, float] | None, size: str) -> str:

@@ -30,6 +30,7 @@ def ablate(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One key of the configuration, for all.")
     ] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE.md", help="Page whose section is written anew.")] = None,
     max_time: Annotated[str | None, typer.Option(metavar="2h", help="Stop and exit 75 after this.")] = None,
 ) -> None:
     """Train the model with and without each of its parts; resumable like `benchmark`.
@@ -53,6 +54,10 @@ def ablate(
     )  # fmt: skip
     found = Ablation(measured(plan), kind)
     written = _written(found, plan.out)
+    if page is not None:
+        from stationpde.evaluation.page import update_page
+
+        update_page(page, f"parts of {kind}, {protocol} {plan.data_name}", found.markdown())
     for path in written.values():
         console.text(path)
     console.result({**found.to_dict(), "files": written})

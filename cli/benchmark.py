@@ -37,6 +37,7 @@ def benchmark(
     quality: Annotated[
         str, typer.Option(help="Values to use: all that can be (gross), or tested ones (full).")
     ] = "gross",
+    page: Annotated[Path | None, typer.Option(metavar="FILE.md", help="Page whose section is written anew.")] = None,
     keep_stale: Annotated[bool, typer.Option(help="Take finished cells of other settings, marked.")] = False,
 ) -> None:
     """Score models on the same windows; the same command, typed again, goes on where it was stopped.
@@ -60,6 +61,12 @@ def benchmark(
     if not resume and (plan.out / "results.json").exists():
         raise typer.BadParameter(f"{plan.out} holds a benchmark already", param_hint="--no-resume")
     results = measured(plan)
+    if page is not None:
+        from stationpde.evaluation.page import update_page
+        from stationpde.evaluation.tables import markdown
+
+        update_page(page, f"{protocol} {plan.data_name}", markdown(results))
+        console.text(str(page))
     console.result({**results.to_dict(), "files": _files(plan)})
 
 

@@ -177,8 +177,23 @@ def _show(result: dict[str, Any], several: bool) -> None:
             for name, score in one["validation"].items()
         ]
         console.table(["validation", "MSE", "MAE", "persistence", "skill", "unit"], rows)
+        one["learned"], meaning = _learned(Path(one["run"]))
+        if one["learned"]:
+            console.text(f"learned {', '.join(f'{name} {value}' for name, value in one['learned'].items())}")
+            console.text(f"        {meaning}")
         console.text(f"weights {one['weights_sha256'][:16]}")
     console.result(result)
+
+
+def _learned(run: Path) -> tuple[dict[str, str], str]:
+    """The coefficients of the equations with their units, and what they may be taken for."""
+    from stationpde import StationPDE
+
+    model = StationPDE.load(run)
+    rule = model.config.pde.rule
+    physical = rule in ("none", "limiter")
+    meaning = "physical rates" if physical else f"no physical rates: the rule '{rule}' rescales every update"
+    return {name: str(value) for name, value in model.physics().items()}, meaning
 
 
 def _show_dry_run(job: Job, device: str) -> None:

@@ -88,7 +88,7 @@ def draw_field(
         axes = figure.add_subplot()
         _draw_values(figure, axes, canvas, shown, variable, unit)
         _draw_coast(axes, canvas)
-        _draw_wind(axes, fields, index, ratio)
+        _draw_wind(axes, fields, canvas, index)
         lat, lon = (fields.ds[f"station_{name}"].values for name in ("lat", "lon"))
         axes.plot(_near(lon, canvas), lat, "o", ms=3.2, mfc="white", mec=_INK, mew=0.7, zorder=5)
         _finish(axes, fields, canvas, variable, index, ratio)
@@ -154,7 +154,7 @@ def _draw_values(figure: Any, axes: Any, canvas: _Canvas, shown: Any, variable: 
     pixel = np.radians(canvas.lat[1] - canvas.lat[0]) * earth_radius
     lit = relief_light(canvas.alt, pixel, canvas.blur)[..., None]
     shaded = picture[..., :3] * (1.0 + np.minimum(lit, 0.0)) + (1.0 - picture[..., :3]) * np.maximum(lit, 0.0)
-    shaded += (1.0 - shaded) * 0.6 * canvas.far[..., None]
+    shaded += (1.0 - shaded) * 0.7 * canvas.far[..., None]
     shaded = np.concatenate([shaded, picture[..., 3:]], axis=-1)
     axes.set_facecolor("#e9ecef")
     axes.imshow(shaded, origin="lower", extent=canvas.extent, interpolation="bilinear", aspect="auto", zorder=1)
@@ -183,7 +183,7 @@ def _draw_coast(axes: Any, canvas: _Canvas) -> None:
         axes.contour(canvas.lon, canvas.lat, canvas.alt, levels=[_SHORE], colors=_INK, linewidths=0.9, zorder=3)
 
 
-def _draw_wind(axes: Any, fields: FieldStore, index: int, ratio: float) -> None:
+def _draw_wind(axes: Any, fields: FieldStore, canvas: _Canvas, index: int) -> None:
     if not {"u", "v"} <= set(fields.variables):
         return
     grid = fields.grid
@@ -191,6 +191,12 @@ def _draw_wind(axes: Any, fields: FieldStore, index: int, ratio: float) -> None:
     step = max(1, round(max(grid.shape) / _ARROWS))
     rows, columns = slice(step // 2, None, step), slice(step // 2, None, step)
     u, v = wind["u"].values[rows, columns], wind["v"].values[rows, columns]
+    # Far from stations the arrows pale as the colours do.
+    y = np.searchsorted(canvas.lat, grid.lat[rows]).clip(0, canvas.lat.size - 1)
+    x = np.searchsorted(canvas.lon, grid.lon[columns]).clip(0, canvas.lon.size - 1)
+    near = 1.0 - canvas.far[np.ix_(y, x)].ravel()
+    inks = [(*_rgb(_INK), 0.2 + 0.65 * part) for part in near]
+    rims = [(1.0, 1.0, 1.0, 0.6 * part) for part in near]
     speed = np.hypot(u, v)
     typical = float(np.nanpercentile(speed, 90)) if np.isfinite(speed).any() else 1.0
     usual = next((size for size in _STRENGTHS if size >= typical), typical)
@@ -198,7 +204,7 @@ def _draw_wind(axes: Any, fields: FieldStore, index: int, ratio: float) -> None:
     length = (grid.lon[1] - grid.lon[0]) * step
     arrows = axes.quiver(
         grid.lon[columns], grid.lat[rows], u, v, scale=usual / length, scale_units="x", width=0.0022,
-        headwidth=4, headlength=4.5, color=_INK, alpha=0.85, zorder=4, edgecolor="#ffffffa0", linewidth=0.4,
+        headwidth=4, headlength=4.5, facecolor=inks, zorder=4, edgecolor=rims, linewidth=0.4,
     )  # fmt: skip
     axes.quiverkey(arrows, 0.93, 1.02, usual, f"{usual:.0f} m/s", labelpos="W", coordinates="axes", color=_INK)
 
@@ -220,6 +226,10 @@ def _finish(axes: Any, fields: FieldStore, canvas: _Canvas, variable: str, index
     axes.tick_params(length=3, color=_FAINT, labelcolor=_FAINT, labelsize=8)
     for side in axes.spines.values():
         side.set_linewidth(0.6)
+
+
+def _rgb(colour: str) -> tuple[float, ...]:
+    return tuple(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
 
 
 def degrees_label(value: float, letters: str) -> str:

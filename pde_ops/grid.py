@@ -71,8 +71,10 @@ class Grid2D:
             raise GridError(f"a grid needs at least 2 x 2 cells, not {self.ny} x {self.nx}")
         for name in ROW_STATICS:
             row = np.ascontiguousarray(getattr(self, name), dtype=np.float64)
-            if row.shape != (self.ny,) or not np.isfinite(row).all():
-                raise GridError(f"grid `{name}` must be {self.ny} finite numbers, got shape {row.shape}")
+            if row.shape != (self.ny,):
+                raise GridError(f"grid `{name}` must be {self.ny} numbers, one a row, not of shape {list(row.shape)}")
+            if not np.isfinite(row).all():
+                raise GridError(f"grid `{name}` must be finite, not {row[~np.isfinite(row)][0]:g}")
             row.setflags(write=False)
             object.__setattr__(self, name, row)
         if not (np.isfinite(self.dy) and self.dy > 0 and (self.dx > 0).all()):

@@ -257,7 +257,7 @@ class TrainSection(Section):
     compile: bool = False
     """torch.compile of the model."""
     recompute: bool = False
-    """Activation checkpointing: half the memory for a sixth more time."""
+    """Activation checkpointing: less memory for more time; benchmarks.md has the figures."""
     threads: Annotated[int, Field(ge=0)] = 0
     """Threads of torch; 0 leaves torch's own choice."""
     collective_timeout: str = "5min"

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..backends import Inputs
-from ..expr import Sum
+from ..expr import Expr, Sum
 from ..system import PDESystem
 
 if TYPE_CHECKING:
@@ -159,5 +159,6 @@ def _sizes(drawn: DrawnSystem) -> dict[str, Tensor]:
 def _layers(system: PDESystem) -> Iterator[PDESystem]:
     """Systems of one term an equation, which add up to the system."""
     terms = [right.terms if isinstance(right, Sum) else (right,) for right in system.equations.values()]
-    for number, layer in enumerate(zip_longest(*terms, fillvalue=0.0), start=1):
+    layers: Iterator[tuple[Expr | float, ...]] = zip_longest(*terms, fillvalue=0.0)
+    for number, layer in enumerate(layers, start=1):
         yield PDESystem(f"{system.name}, terms {number}", dict(zip(system.fields, layer, strict=True)))

@@ -131,6 +131,6 @@ BASELINE = Baseline(
     kind="trained",
     make=_make,
     rates=(1e-4, 3e-4),
-    train={"batch": 8, "epochs": 4, "patience": 2},
+    train={"batch": 8, "epochs": 3, "patience": 2},
     switches={"instance_norm": (False, True)},
 )

@@ -44,6 +44,6 @@ BASELINE = Baseline(
     make=_make,
     needs="neuralforecast",
     rates=(3e-4, 1e-3),
-    train={"batch": 8, "epochs": 6, "patience": 2},
+    train={"batch": 8, "epochs": 4, "patience": 2},
     switches={"instance_norm": (False, True)},
 )

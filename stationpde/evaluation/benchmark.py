@@ -165,8 +165,8 @@ class Bench:
         found = score(fitted.predictor, source, fitted.config, starts, name=task.model, progress=self._look_up)
         facts = data_facts(source, self.plan.data_name, starts)
         cell = Cell.of(task, source, fitted.config, found.statistics(), fitted.training, facts)
-        write_cell(self.plan.cell_folder, cell)
-        return cell
+        # As its file has it, so that a table is the same whether its cells were computed now or before.
+        return read_cell(write_cell(self.plan.cell_folder, cell))
 
     def results(self, cells: list[Cell], unfinished: int = 0) -> Results:
         """The result so far, written as ``results.json`` and ``results.md``."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fields import atomic
-from stationpde.errors import Interrupted, StationPDEError
+from stationpde.errors import Interrupted, ResourceError, StationPDEError
 from stationpde.evaluation.cells import Cell, read_cell
 from stationpde.evaluation.contestants import Task, contestant
 
@@ -42,8 +42,12 @@ class _Worker:
         if code == 0:
             return None
         said: dict[str, Any] = atomic.read_json(self.answer) or {}
-        text = said.get("message") or f"its process ended with code {code}; see {self.log.name}"
-        problem = StationPDEError(text, code=said.get("code", "SPDE-B013"), where=self.log.name, do=said.get("do"))
+        if not said:
+            return ResourceError(
+                f"the process of a cell ended with code {code}", code="SPDE-B013", where=self.log.name,
+                do="look at the end of its log; the same command goes on",
+            )  # fmt: skip
+        problem = StationPDEError(said["message"], code=said["code"], where=self.log.name, do=said.get("do"))
         problem.exit_code = int(said.get("exit_code", 1))
         return problem
 

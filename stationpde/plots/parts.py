@@ -20,7 +20,9 @@ Scores = Mapping[str, Mapping[str, float]]
 
 
 def read_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
-    """MSE by model and variable from a ``results.json`` of `stationpde ablate` or `benchmark`.
+    """MSE by model and variable from ``results.json`` of `stationpde ablate` or `benchmark`.
+
+    From ``ablation.json``, which has relative increases alone, MSE in parts of the whole model's.
 
     Raises
     ------
@@ -28,14 +30,17 @@ def read_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
         If the file is no such table.
     """
     found = atomic.read_json(Path(path))
-    pooled = found.get("pooled") if isinstance(found, dict) else None
     try:
-        assert isinstance(pooled, dict)
+        if "increase" in found:
+            parts = {part: {n: 1.0 + float(x) for n, x in own.items()} for part, own in found["increase"].items()}
+            whole, known = str(found["variant"]), {name for own in parts.values() for name in own}
+            ones = {name: 1.0 for name in STATE_VARIABLES if name in known}
+            return {whole: ones, **{f"{whole}-{part}": own for part, own in parts.items()}}
         scores = {
             model: {name: float(own[name]["mse"]) for name in STATE_VARIABLES if name in own}
-            for model, own in pooled.items()
+            for model, own in found["pooled"].items()
         }
-    except (AssertionError, KeyError, TypeError, ValueError) as problem:
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise DataError(
             f"{printable(path)} holds no table of models and variables", code="SPDE-R012",
             do="stationpde ablate STORE -o DIR writes DIR/results.json",

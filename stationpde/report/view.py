@@ -17,7 +17,10 @@ from fields.card import DataCard, data_card
 from fields.errors import DataError, printable
 from fields.ingest import IngestOptions, ingest
 from stationpde.baselines import baseline
+from stationpde.baselines.leakage import without_test
 from stationpde.data import load_series
+from stationpde.errors import UsageError
+from stationpde.evaluation.evaluate import data_of_run
 from stationpde.evaluation.scoring import score, windows_to_score
 from stationpde.evaluation.statistics import ErrorStatistics
 from stationpde.loading import LoadedRun, load_run
@@ -119,10 +122,11 @@ def open_data(run: LoadedRun, observations: str | Path | None, stack: ExitStack)
     """The observations given, else the store that training kept beside the run, else the synthetic network's."""
     settings = run.model.config.data
     path = None if observations is None else Path(observations)
-    if path is None and store.is_store(run.path / "data.zarr"):
-        path = run.path / "data.zarr"
     if path is None:
-        return _synthetic(run)
+        try:
+            path = Path(data_of_run(run.path))
+        except UsageError:
+            return _synthetic(run)
     if not path.exists():
         raise DataError(f"there is no file {printable(path)}", code="SPDE-D100", do="check the path after --obs")
     shown = str(path)
@@ -207,12 +211,22 @@ def score_run(
     """
     starts = thinned(windows_to_score(source), windows)
     watched = Watched(model)
-    rules = {name: baseline(name).make(model.config, source) for name in against}
+    rules = {name: _rule(name, model, source) for name in against}
     found = {
         name: _score(predictor, source, model, starts, name, progress)
         for name, predictor in {OURS: watched, **rules, **(trained or {})}.items()
     }
     return Scored(found, watched.router, len(starts))
+
+
+def _rule(name: str, model: StationPDEModel, source: WindowSource) -> Any:
+    """A baseline that is ready at once, made from a record whose test split it cannot see."""
+    found = baseline(name)
+    if found.kind == "trained" or found.members:
+        raise UsageError(
+            f"{name} must be trained first", code="SPDE-R005", do="stationpde evaluate RUN --against trains references"
+        )
+    return found.make(model.config, without_test(source))
 
 
 def _score(

@@ -139,6 +139,7 @@ def test_report_writes_a_page_and_refuses_to_replace_it(made, tmp_path, stationp
         ("report nowhere -o {tmp}/r.html", 2, "no run"),
         ("report {run} -o {tmp}/r.pdf", 2, ".html"),
         ("report {run} --obs nothing.zarr -o {tmp}/r.html", 3, "no file"),
+        ("report {run} --obs {data} --against dlinear -o {tmp}/r.html", 2, "must be trained first"),
         ("plot series {run} --obs {data} --station SY0O1 -o {tmp}/s.png", 2, "did you mean"),
         ("plot map {run} --obs {data} --variable q -o {tmp}/m.png", 2, "one of u, v, p, t, rh"),
         ("plot map {run} --obs {data} --lead 99 -o {tmp}/m.png", 2, "leads run from 1 to 4"),

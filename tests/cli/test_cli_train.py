@@ -58,6 +58,7 @@ def test_train_prints_one_object_with_run_checkpoint_steps_hash_and_scores(train
     assert result["run"] == str(run) and result["steps"] == 3
     assert Path(result["checkpoint"]).name == "step-3" and len(result["weights_sha256"]) == 64
     assert {"mse", "mae"} <= set(result["validation"]["t"]) and list(result["validation"]) == ["u", "v", "p", "t", "rh"]
+    assert result["learned"]["kappa_u"].endswith("km²/h") and result["learned"]["lambda_c"].endswith("1/h")
     assert tomllib.loads((run / "config.toml").read_text())["train"]["max_steps"] == 3
 
 

@@ -42,7 +42,8 @@ def test_a_unit_slip_is_an_error_that_names_the_unit_to_declare(network, subject
     report = check_values(name, in_unit(network, name, true), declared, subject)
     (problem,) = report.errors
     assert problem.code == "SPDE-D012"
-    assert f"but is declared {declared}" in problem.what
+    spoken = "a fraction (0 to 1)" if declared == "1" else declared
+    assert f"but is declared {spoken}" in problem.what
     assert true in problem.what.split(" but ")[0]
     assert "obs.csv" in problem.where and "20 of 20 stations (first: S000, S001, S002)" in problem.where
     assert problem.do.startswith("stationpde data ingest obs.csv -o x.zarr --unit " + name + "=")

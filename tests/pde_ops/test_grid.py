@@ -54,9 +54,17 @@ def test_coordinates_that_make_no_grid_are_refused(lat, lon, complaint):
         po.Grid2D.from_latlon(lat, lon)
 
 
-@pytest.mark.parametrize("bad", [{"dx": 0.0}, {"dx": -1.0}, {"dx": float("nan")}, {"dx": 1.0, "boundary": "open"}])
-def test_a_plane_needs_positive_spacing_and_a_known_border(bad):
-    with pytest.raises(GridError):
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        ({"dx": 0.0}, "positive metres"),
+        ({"dx": -1.0}, "positive metres"),
+        ({"dx": float("nan")}, "`dx` must be finite, not nan"),
+        ({"dx": 1.0, "boundary": "open"}, "open"),
+    ],
+)
+def test_a_plane_needs_positive_spacing_and_a_known_border(bad, complaint):
+    with pytest.raises(GridError, match=complaint):
         po.Grid2D.plane(8, 8, **bad)
 
 

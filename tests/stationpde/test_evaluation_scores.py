@@ -113,7 +113,7 @@ def test_hours_are_those_for_which_a_forecast_holds():
 def test_bands_hold_every_station_once():
     altitude = np.array([-3.0, 0.0, 199.9, 200.0, 999.0, 2500.0])
     bands = elevation_bands(altitude)
-    assert np.sum(list(bands.values()), axis=0).tolist() == [1] * 6 and list(bands)[0] == "below 200 m"
+    assert np.sum(list(bands.values()), axis=0).tolist() == [1] * 6 and next(iter(bands)) == "below 200 m"
 
 
 def test_normalised_mse_divides_by_each_stations_own_spread():
@@ -148,6 +148,7 @@ def test_a_damaged_file_of_statistics_is_refused(random_case, change):
 
 def test_a_forecast_that_is_not_finite_is_an_error_and_not_masked_away():
     from small_network import small_config, small_series
+
     from stationpde.training.source import WindowSource
 
     config = small_config()

@@ -51,6 +51,9 @@ def test_scores_of_a_table_are_read_and_anything_else_is_refused(tmp_path):
         read_scores(good) == {"paper": {"t": 2.0}, "paper-no_pde": {"t": 3.0}}
         and whole_of(read_scores(good)) == "paper"
     )
+    shares = tmp_path / "ablation.json"
+    shares.write_text('{"variant": "paper", "increase": {"no_pde": {"t": 0.5}}, "effect": {}}')
+    assert relative_increase(read_scores(shares), "paper") == {"paper-no_pde": {"t": 50.0}}
     for path in (bad, tmp_path / "none.json"):
         with pytest.raises(DataError, match="no table"):
             read_scores(path)
@@ -136,6 +139,7 @@ def test_maps_series_and_physics_are_drawn_whatever_a_station_is_called(tmp_path
         assert ink(path) > 0.02, path.name
 
 
+@pytest.mark.slow
 def test_parts_altitude_weight_and_transport_are_drawn(tmp_path):
     scores = {"default": {"t": 1.0, "p": 1.0, "u": 1.0}, "default-no_pde": {"t": 1.1, "p": 1.2, "u": 1.0}}
     scores["default-no_data"] = {"t": 30.0, "p": 1.1, "u": 1.3}

@@ -14,9 +14,11 @@ from fields.series import Stations, StationSeries
 from stationpde import learner as learner_module
 from stationpde.compiling import compile_networks
 from stationpde.config import Config
+from stationpde.data import demo_series
 from stationpde.training.checkpoint import load_weights
 from stationpde.training.distributed import LocalWorld
 from stationpde.training.dry_run import dry_run
+from stationpde.training.metrics_log import read_metrics
 from stationpde.training.run_directory import RunDirectory
 from stationpde.training.session import TrainOptions, default_build, train
 from stationpde.training.source import WindowSource
@@ -178,3 +180,16 @@ def test_a_compiled_run_trains_and_its_checkpoint_is_one_like_any_other(tmp_path
     for name, value in theirs.items():
         if value.is_floating_point():
             torch.testing.assert_close(ours[name], value, rtol=1e-3, atol=1e-4)
+
+
+# ---- the demonstration network ---------------------------------------------------------------------------------
+
+
+def test_the_loss_falls_on_the_demonstration_network_and_persistence_is_beaten(tmp_path):
+    small = ["train.threads=1", "grid.height=8", "model.hidden=8", "model.encoder_hidden=8", "model.head_hidden=32",
+             "model.dilations=[1,2]", "data.horizon=4", "train.batch=4", "train.max_steps=30", "train.epochs=1",
+             "train.validate_windows=24", "train.lr=4e-3"]  # fmt: skip
+    made = train(Config.preset("demo").with_overrides(small), demo_series(stations=32, days=60), tmp_path / "run")
+    losses = [record["total"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl", "step")]
+    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:8])
+    assert min(score["skill"] for score in made.validation.values()) > 0.0

@@ -1,0 +1,27 @@
+"""A page of results that commands keep up to date: each has a section of its own and leaves the others alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fields import atomic
+
+__all__ = ["update_page"]
+
+_HEAD = """# Results
+
+What `stationpde benchmark` and `stationpde ablate` printed, word for word; each section names its command.
+"""
+
+
+def update_page(path: Path, section: str, text: str) -> None:
+    """Write a section into a Markdown page, in place of its older self, or at the end."""
+    begin, end = f"<!-- {section}: written by the command that it names -->", f"<!-- end of {section} -->"
+    block = f"{begin}\n\n{text.strip()}\n\n{end}"
+    old = path.read_text("utf-8") if path.exists() else _HEAD
+    between = re.compile(re.escape(begin) + r".*?" + re.escape(end), re.DOTALL)
+    made = between.sub(lambda _: block, old) if between.search(old) else f"{old.rstrip()}\n\n{block}\n"
+    with atomic.machine_faults(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_file(path, made.encode())

@@ -1,0 +1,112 @@
+"""`benchmark`, `evaluate` and `ablate` as commands on a synthetic network: JSON, tables, resumption, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.main import app
+
+FAST = ["data.history=4", "data.horizon=2", "grid.height=8", "model.hidden=4", "model.encoder_hidden=4",
+        "model.head_hidden=8", "train.batch=4", "train.epochs=2", "train.max_steps=3", "train.checkpoint_every=2",
+        "pde.backend=torch"]  # fmt: skip
+
+
+def words(*given: object) -> list[str]:
+    return [*map(str, given), *(part for pair in FAST for part in ("--set", pair))]
+
+
+@pytest.fixture
+def stationpde(capfd):
+    """Runs a command in this process; exit code, stdout, stderr."""
+
+    def run(*given: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            app([str(word) for word in given])
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory) -> Path:
+    from fields.synthetic import write_network
+
+    return write_network(tmp_path_factory.mktemp("net") / "net.zarr", stations=8, days=20)
+
+
+def test_a_benchmark_of_any_store_needs_no_further_settings_and_prints_one_object(network, tmp_path, stationpde):
+    code, out, _ = stationpde(*words("benchmark", network, "--models", "persistence,default", "-o", tmp_path, "--json"))
+    made = json.loads(out)
+    assert code == 0 and made["protocol"] == "w2k-like" and set(made["pooled"]) == {"default", "persistence"}
+    assert set(made["pooled"]["default"]["t"]) >= {"mse", "mae", "mse_std"} and list(made["seeds"]) == ["0"]
+    assert "| temperature (K²) |" in Path(made["files"]["table"]).read_text()
+    run = next((tmp_path / "runs").iterdir())
+    code, out, _ = stationpde("evaluate", run, "--data", network, "--quality", "gross", "--against", "persistence",
+                              "--by", "lead,elevation", "--significance", "--json")  # fmt: skip
+    found = json.loads(out)
+    assert code == 0 and list(found["by"]) == ["lead", "elevation"] and "6 h" in found["by"]["lead"]
+    # The same windows, weights and sums as in the cell, which keeps nine digits.
+    assert found["scores"]["run"]["t"]["mse"] == pytest.approx(made["pooled"]["default"]["t"]["mse"], rel=1e-6)
+    assert {"gain", "low", "p"} <= set(found["compared"]["persistence"]["u"])
+
+
+def test_an_unknown_model_or_protocol_exits_with_the_nearest_name(network, tmp_path, stationpde):
+    code, _, err = stationpde("benchmark", network, "--models", "persistance", "-o", tmp_path)
+    assert code in (2, 4) and "persistence" in err
+    code, _, err = stationpde("benchmark", network, "--protocol", "w2k", "-o", tmp_path)
+    assert code == 2 and "w2k-like" in err
+
+
+def test_a_time_limit_exits_75_and_keeps_what_is_finished(network, tmp_path, stationpde):
+    line = words("benchmark", network, "--models", "persistence,default", "-o", tmp_path)
+    code, _, err = stationpde(*line, "--max-time", "0s")
+    assert code == 75 and "of 2 cells are finished" in err
+    assert "No cell" in (tmp_path / "results.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)  # three processes that import torch and train, on a machine that may be busy
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_benchmark_that_was_stopped_goes_on_to_the_same_numbers(network, tmp_path, number):
+    longer = ["--set", "train.max_steps=12", "--cap", "none", "--models", "persistence,default", "--json"]
+
+    def line(out: Path) -> list[str]:
+        return [sys.executable, "-m", "cli", *words("benchmark", network, "-o", out), *longer]
+
+    whole = subprocess.run(line(tmp_path / "whole"), capture_output=True, encoding="utf-8", check=True)
+    process = subprocess.Popen(line(tmp_path / "stopped"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    runs, end = tmp_path / "stopped" / "runs", time.monotonic() + 100
+    while not list(runs.glob("*default*/checkpoints/step-*")):
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, number)
+    assert process.wait() == (75 if number == signal.SIGTERM else -9)
+    again = subprocess.run(line(tmp_path / "stopped"), capture_output=True, encoding="utf-8", check=True)
+    assert json.loads(again.stdout)["pooled"] == json.loads(whole.stdout)["pooled"]
+
+
+@pytest.mark.slow
+def test_cells_in_other_processes_have_the_same_numbers(network, tmp_path, stationpde):
+    line = words("benchmark", network, "--models", "dlinear,default", "--cap", "none", "--json")
+    code, alone, _ = stationpde(*line, "-o", tmp_path / "one")
+    assert code == 0
+    code, together, _ = stationpde(*line, "-o", tmp_path / "two", "--jobs", 2)
+    assert code == 0 and json.loads(together)["pooled"] == json.loads(alone)["pooled"]
+
+
+@pytest.mark.slow
+def test_ablate_writes_table_numbers_and_figure(network, tmp_path, stationpde):
+    line = words("ablate", network, "--parts", "no_pde", "--seeds", "0", "--cap", "none", "-o", tmp_path, "--json")
+    code, out, _ = stationpde(*line)
+    made = json.loads(out)
+    assert code == 0 and set(made["ablation"]["increase"]["no_pde"]) == {"u", "v", "p", "t", "rh"}
+    assert all(Path(path).stat().st_size for path in made["files"].values())
