@@ -187,8 +187,8 @@ class PDESection(Section):
     terms: tuple[Literal["surroundings", "memory", "relaxation", "radiation"], ...] = (
         "surroundings", "memory", "relaxation", "radiation",
     )  # fmt: skip
-    """Terms that extend the printed equations, each starting at nothing; they act on departures (``model.state``) and are held
-    over an interval (``model.closure_every``)."""
+    """Terms that extend the printed equations, each starting at nothing; they act on departures (``model.state``) and
+    are held over an interval (``model.closure_every``)."""
     rule: Literal["none", "range", "limiter", "weathergft"] = "none"
     """How an Euler increment is scaled."""
     rho: Positive | None = None

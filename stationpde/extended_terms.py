@@ -63,6 +63,7 @@ class ExtendedTerms(nn.Module):
     def __init__(self, terms: tuple[str, ...], grid: Grid2D, step_seconds: int) -> None:
         super().__init__()
         self.terms, self.grid, self.step_seconds = terms, grid, step_seconds
+        self.memories = C * len(MEMORY_H)
         cells = min(grid.ny, grid.nx) - 1
         self.radii = sorted({min(max(1, round(km * 1e3 / grid.dy)), cells) for km in RADII_KM})
         counts = {"surroundings": 3 * C * len(self.radii), "memory": C * len(MEMORY_H), "radiation": 8}

@@ -141,7 +141,8 @@ class PDEBranch(nn.Module):
         found: dict[str, Tensor] = {} if self.closure is None else self.closure(scaled(state), conditions)
         if self.extended is None:
             return found
-        assert tendencies is not None
+        if tendencies is None:  # a field without a past gained nothing
+            tendencies = state.new_zeros(state.shape[0], self.extended.memories, *state.shape[2:])
         added = self.extended(scaled(state), conditions, tendencies, lead)
         scale: Tensor = scaled.scale  # type: ignore[assignment]
         added = added * (scale / (self.substeps * self.dt))

@@ -13,13 +13,14 @@ from stationpde.training.learner import LocalReducer
 
 NAN = float("nan")
 NOTHING = torch.zeros(())
+PRINTED = LossSection(kind="l1", observed=0.2)
 
 
 def losses(observed, target, section=None, data=None, scale=None, reducer=None, state=None, target_state=None):
     state = observed if state is None else state
     target_state = target if target_state is None else target_state
     scale = torch.ones(observed.shape[2], 5) if scale is None else scale
-    return masked_losses(observed, state, target, target_state, scale, section or LossSection(), data or DataSection(),
+    return masked_losses(observed, state, target, target_state, scale, section or PRINTED, data or DataSection(),
                          reducer or LocalReducer(), NOTHING)  # fmt: skip
 
 
@@ -43,7 +44,9 @@ def test_the_losses_of_a_small_case_are_those_by_hand():
 
 def test_weights_count_and_are_divided_by_their_sum():
     forecast, target = case()
-    section = LossSection(state_weights={"u": 3.0, "v": 0.0}, observed_weights={"rh": 0.0, "p": 2.0}, observed=1.0)
+    section = LossSection(
+        kind="l1", state_weights={"u": 3.0, "v": 0.0}, observed_weights={"rh": 0.0, "p": 2.0}, observed=1.0
+    )
     found = losses(forecast, target, section)
     assert float(found.state) == pytest.approx((3 * 0.5 + 10.0 + 2.0 + 0.2) / (3 + 0 + 1 + 1 + 1))
     assert float(found.observed) == pytest.approx((0.5 + 20.0 + 2 * 0.5 + 1.0) / (1 + 1 + 2 + 1))
