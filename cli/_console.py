@@ -51,9 +51,20 @@ class Console:
             def format(self, record: logging.LogRecord) -> str:
                 return f"{record.levelname.lower()}: {record.getMessage()}".translate(_SHOWN)
 
+        class Once(logging.Filter):
+            """The same warning helps once: several parts of a model may meet the same few stations."""
+
+            said: set[str] = set()  # noqa: RUF012 - of this invocation
+
+            def filter(self, record: logging.LogRecord) -> bool:
+                known = record.getMessage() in self.said
+                self.said.add(record.getMessage())
+                return not known or record.levelno != logging.WARNING
+
         levels = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(Plain())
+        handler.addFilter(Once())
         for name in ("pde_ops", "fields", "stationpde"):
             logger = logging.getLogger(name)
             logger.handlers = [handler]

@@ -82,3 +82,14 @@ def test_no_color_is_respected(monkeypatch, no_colour, escapes):
     monkeypatch.setenv("TERM", "xterm")
     console.error(["error SPDE-X000: no"])
     assert ("\x1b[" in screen.getvalue()) is escapes
+
+
+def test_the_same_warning_is_said_once_and_another_one_too(capsys):
+    import logging
+
+    console.configure(Globals())
+    console.start_logging()
+    log = logging.getLogger("fields.neighbors")
+    for stations in (3, 3, 4):
+        log.warning("only %d stations", stations)
+    assert capsys.readouterr().err.splitlines() == ["warning: only 3 stations", "warning: only 4 stations"]
