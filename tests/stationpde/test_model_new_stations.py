@@ -63,7 +63,9 @@ def test_a_station_that_was_re_sited_is_met_as_a_new_one(model, north, up, same)
 def test_an_unknown_station_has_an_embedding_of_zero_and_a_known_one_its_own(model):
     other = model.at(moved(model.sites.stations, 4, 0.5))
     own, features = torch.zeros(1, 5, 12, 5), torch.zeros(1, 4, *model.region.grid.shape)
-    numbers = other._lasting(own, features, None)[0, :, -model.config.model.station_embedding :]
+    fields = torch.zeros(1, 5, 5, *model.region.grid.shape)
+    view = other.sites.surroundings(fields, other.sites.read(fields))
+    numbers = other._lasting(own, features, view, None)[0, :, -model.config.model.station_embedding :]
     assert not numbers[4].any()
     torch.testing.assert_close(numbers[5], model.embedding[5])
 
