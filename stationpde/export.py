@@ -60,7 +60,7 @@ class AnalysisProgram(nn.Module):
 
 
 class PrepareProgram(nn.Module):
-    """``issue_time, lead, field[, tendencies]`` to ``state`` in SI, and what drives it: ``base`` and ``drive``, if any.
+    """``issue_time, lead, field`` and the analysis to ``state`` in SI and what drives it: ``base``, ``drive``.
 
     ``drive`` is the closure of the interval, or the conditions that it is computed from at every sub-step.
     """
@@ -69,7 +69,7 @@ class PrepareProgram(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, issue_time: Tensor, lead: Tensor, field: Tensor, *tendencies: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, issue_time: Tensor, lead: Tensor, field: Tensor, *remembered: Tensor) -> tuple[Tensor, ...]:
         """The start of one forecast interval; ``lead`` is a whole number in a tensor without dimensions."""
         model, branch = self.model, self.model.pde_branch
         assert branch is not None
@@ -81,7 +81,8 @@ class PrepareProgram(nn.Module):
             found.append(model.base(valid - seconds).movedim(-1, -2).reshape(-1, *field.shape[1:]))
         if branch.channels:
             every = branch.every_substep
-            sources = branch.sources(found[0], conditions, model.scaling, next(iter(tendencies), None), lead)
+            past = remembered[-1] if branch.extended is not None else None
+            sources = branch.sources(found[0], conditions, model.scaling, past, lead)
             found.append(conditions if every else torch.stack(list(sources.values()), dim=1))
         return tuple(found)
 
@@ -111,7 +112,7 @@ class SubstepProgram(nn.Module):
 
 
 class StepProgram(nn.Module):
-    """``issue_time, lead, field[, state], departures[, memory][, guided]`` to ``field_later, observed``."""
+    """``issue_time, lead, field[, state]`` and the analysis to ``field_later, observed``."""
 
     def __init__(self, model: StationPDEModel) -> None:
         super().__init__()
@@ -137,8 +138,8 @@ class StepProgram(nn.Module):
 class Rollout:
     """The exported programs and the loop over leads: observations in, forecasts out, as the model itself does it."""
 
-    def __init__(self, programs: Mapping[str, Program], horizon: int, substeps: int, has_past: bool = False) -> None:
-        self._programs, self.horizon, self.substeps, self.has_past = programs, horizon, substeps, has_past
+    def __init__(self, programs: Mapping[str, Program], horizon: int, substeps: int) -> None:
+        self._programs, self.horizon, self.substeps = programs, horizon, substeps
 
     @classmethod
     def load(cls, folder: str | Path) -> Rollout:
@@ -155,19 +156,17 @@ class Rollout:
         about = read_about(path)
         load = _load_pt2 if about["format"] == "pt2" else _load_onnx
         programs = {n: load(path / f"{n}.{about['format']}", io["inputs"]) for n, io in about["programs"].items()}
-        has_past = "tendencies" in about["programs"]["analysis"]["outputs"]
-        return cls(programs, int(about["horizon"]), int(about["substeps"]), has_past)
+        return cls(programs, int(about["horizon"]), int(about["substeps"]))
 
     def __call__(self, history: Tensor, issue_time: Tensor, horizon: int | None = None) -> Tensor:
         """Observed variables ``[1, lead, station, variable]`` in SI from a history ``[1, time, station, variable]``."""
         programs = self._programs
         field, *remembered = programs["analysis"](history, issue_time)
-        past = [remembered.pop()] if self.has_past else []
         leads = []
         for number in range(1, (horizon or self.horizon) + 1):
             lead, physics = torch.tensor(number), []
             if "substep" in programs:
-                state, *driving = programs["prepare"](issue_time, lead, field, *past)
+                state, *driving = programs["prepare"](issue_time, lead, field, *remembered)
                 for _ in range(self.substeps):
                     (state,) = programs["substep"](state, *driving)
                 physics = [state]
@@ -312,15 +311,14 @@ def _parts(model: StationPDEModel, history: Tensor, issue: Tensor) -> dict[str, 
     kept += ["tendencies"] * (model.pde_branch is not None and model.pde_branch.extended is not None)
     analysed = add("analysis", AnalysisProgram(model), first, ("field", "departures", *kept))
     start, state = {**at, "field": analysed["field"]}, {}
+    remembered = {name: tensor for name, tensor in analysed.items() if name != "field"}
     branch = model.pde_branch
     if branch is not None:
         names = ["state"] + ["base"] * bool(model.base is not None and branch.bases)
         names += ["drive"] * bool(branch.channels)
-        past = {"tendencies": analysed["tendencies"]} if branch.extended is not None else {}
-        driving = add("prepare", PrepareProgram(model), {**start, **past}, names)
+        driving = add("prepare", PrepareProgram(model), {**start, **remembered}, names)
         add("substep", SubstepProgram(model), driving, ("state_later",))
         state = {"state": driving["state"]}
-    remembered = {name: tensor for name, tensor in analysed.items() if name not in ("field", "tendencies")}
     add("step", StepProgram(model), {**start, **state, **remembered}, ("field_later", "observed"))
     return found
 
