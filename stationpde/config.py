@@ -48,7 +48,6 @@ ABLATIONS: Mapping[str, dict[str, Any]] = {
     "no_obs_loss": {"loss": {"observed": 0.0}},
     "no_diffusion": {"pde": {"without": ["laplacian"]}},
     "no_closure": {"model": {"closure": False}},
-    "printed_pde": {"pde": {"terms": []}},
 }
 
 

@@ -184,11 +184,9 @@ class PDESection(Section):
     """Seconds of a sub-step; a forecast interval is K of them."""
     without: tuple[str, ...] = ()
     """Operators taken out of the equations."""
-    terms: tuple[Literal["surroundings", "memory", "relaxation", "radiation"], ...] = (
-        "surroundings", "memory", "relaxation", "radiation",
-    )  # fmt: skip
+    terms: tuple[Literal["surroundings", "memory", "relaxation", "radiation"], ...] = ()
     """Terms that extend the printed equations, each starting at nothing; they act on departures (``model.state``) and
-    are held over an interval (``model.closure_every``)."""
+    are held over an interval (``model.closure_every``). None by default: they have not earned their time yet."""
     rule: Literal["none", "range", "limiter", "weathergft"] = "none"
     """How an Euler increment is scaled."""
     rho: Positive | None = None

@@ -79,7 +79,7 @@ class FieldForecast:
 def _equations(config: Config, grid: Grid2D, halvings: int = _MOST_HALVINGS) -> PDEBranch:
     """The equations without a closure; with shorter sub-steps where a small network makes small cells."""
     try:
-        return PDEBranch(config.with_overrides(["model.closure=false"]), grid, 0).eval()
+        return PDEBranch(config.with_overrides(["model.closure=false", "pde.terms=[]"]), grid, 0).eval()
     except StabilityError:
         if halvings == 0:
             raise

@@ -5,6 +5,7 @@ import torch
 from small_network import STEP, VARIANTS, learner, small_config, small_model, small_series, wild, windows
 
 from stationpde.config import ABLATIONS
+from stationpde.extended_terms import TERMS
 from stationpde.model import StationPDEModel
 from stationpde.training.learner import Learner, LocalReducer
 
@@ -13,7 +14,7 @@ PARTS = {
     "no_pde": ("pde_branch", "router"),
     "no_data": ("data_branch", "router"),
     "no_station_head": ("head", "embedding"),
-    "no_closure": ("pde_branch.closure",),
+    "no_closure": ("pde_branch.closure", "pde_branch.gamma_closure"),
 }
 
 
@@ -49,6 +50,10 @@ def unreached(config, steps=2):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_gradient_reaches_every_parameter_after_one_step(variant):
     assert unreached(small_config(variant)) == []
+
+
+def test_the_gradient_reaches_every_coefficient_of_the_extended_terms():
+    assert unreached(small_config("default", (f"pde.terms={list(TERMS)}",))) == []
 
 
 @pytest.mark.parametrize("variant", ["default", "paper"])

@@ -57,7 +57,8 @@ def test_each_group_of_products_adds_predictors(model):
 
 def test_extended_terms_start_as_nothing():
     config = small_config()
-    whole, printed = small_model(config), small_model(config.ablated("printed_pde"))
+    extended = config.with_overrides(['pde.terms=["surroundings", "memory", "relaxation", "radiation"]'])
+    whole, printed = small_model(extended), small_model(config)
     # The factor of the closure is drawn from no generator: the models share all other weights.
     batch = windows(config, [1, 7])
     with torch.no_grad():
