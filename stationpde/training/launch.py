@@ -74,10 +74,13 @@ def launch(arguments: Sequence[str], nproc: int, *, max_restarts: int = MAX_REST
         # One machine: ranks talk over the loop-back whatever the host's name resolves to.
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         environment.setdefault("OMP_NUM_THREADS", str(max(1, _cores() // nproc)))
+        # After `--` nothing is an option of torchrun's: it would take our `--run` for an abbreviation of its own.
+        first = 1 if arguments[0] == "--module" else 0
         command = [
             sys.executable, "-m", "torch.distributed.run", "--nnodes=1", f"--nproc-per-node={nproc}",
             "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1",
-            f"--max-restarts={max_restarts}", "--monitor-interval=0.1", *arguments,
+            f"--max-restarts={max_restarts}", "--monitor-interval=0.1",
+            *arguments[:first], "--", *arguments[first:],
         ]  # fmt: skip
         # Its own session: a Ctrl-C at the terminal reaches this process alone, which passes it on.
         process = subprocess.Popen(command, env=environment, start_new_session=True)
