@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-from cli import ablate, benchmark, config, data, demo, doctor, evaluate, export, field, forecast, ops, plot, run, train
-from cli import report as report_page
 from cli._console import console
 from cli._errors import Boundary, ExitCode, explain, report
 from cli._globals import GLOBAL_OPTIONS, take_globals
+from cli._lazy import LazyGroup
 
 __all__ = ["app", "main"]
 
 
-class Root(TyperGroup):
+class Root(LazyGroup):
     """Takes global options from anywhere on the line and answers every exception with an exit code."""
 
     def main(self, args: Sequence[str] | None = None, *ignored: Any, **extra: Any) -> Any:
@@ -73,23 +71,6 @@ def root(
     """
     # The four switches are declared for `--help`; their values were taken from the line before it was parsed.
     console.start_logging()
-
-
-app.command("ablate")(ablate.ablate)
-app.command("benchmark")(benchmark.benchmark)
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
-app.command("forecast")(forecast.forecast)
-app.command("evaluate")(evaluate.evaluate)
-app.command("export")(export.export)
-app.command("report")(report_page.report)
-app.command("train")(train.train)
-app.add_typer(config.app, name="config")
-app.add_typer(data.app, name="data")
-app.add_typer(field.app, name="field")
-app.add_typer(ops.app, name="ops")
-app.add_typer(plot.app, name="plot")
-app.add_typer(run.app, name="run")
 
 
 def main() -> None:
