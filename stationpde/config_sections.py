@@ -154,7 +154,9 @@ class ModelSection(Section):
     guide_groups: tuple[Literal["hour", "regime", "cloud", "place"], ...] = ("hour", "regime", "cloud", "place")
     """Products of predictors that the guide is fitted on, beside history and surroundings."""
     guide_share: Share = 0.8
-    """Share of the guide against the field at the start; learned for each lead and channel."""
+    """Share of the guide against the field at the start."""
+    guide_calibration: Literal["none", "validation"] = "validation"
+    """Keep that share, or fit one for each lead and variable on a quarter of validation after each epoch."""
     station_embedding: Annotated[int, Field(ge=0)] = 8
     """Numbers learned for each station; zero for one that was not trained on."""
     solar: bool = True

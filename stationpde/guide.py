@@ -24,16 +24,20 @@ __all__ = ["Guide"]
 class Guide(nn.Module):
     """Weights of the fit, and how much of it is taken; before it is fitted it says nothing and has no share.
 
+    The share is no parameter of the training: against windows that the networks have learned from, a cross-fitted guide
+    looks worse than it is. It is set on windows that neither has seen (`stationpde.shares`).
+
     Parameters
     ----------
     predictors, own_predictors : numbers of shared and of a station's own predictors
     stations : those of training
-    share : of the guide in the forecast at the start, against the field; learned for each lead and channel
+    share : of the guide in the forecast at the start, against the field; later one for each lead and channel
     """
 
     pooled: Tensor
     local: Tensor
     fitted: Tensor
+    share: Tensor
     edges: Tensor
     pooled_folds: Tensor
     local_folds: Tensor
@@ -51,8 +55,7 @@ class Guide(nn.Module):
         self.register_buffer("edges", torch.zeros(0, dtype=torch.long), persistent=False)
         self.register_buffer("pooled_folds", torch.zeros(0, predictors, outputs), persistent=False)
         self.register_buffer("local_folds", torch.zeros(0, stations, own_predictors, outputs), persistent=False)
-        self.share = nn.Parameter(torch.full((horizon, channels), share))
-        self.undecayed = ("share",)
+        self.register_buffer("share", torch.full((horizon, channels), share))
 
     def forward(
         self,
@@ -78,7 +81,7 @@ class Guide(nn.Module):
         return found.unflatten(-1, (self.horizon, self.channels)).movedim(2, 1)
 
     def mix(self, guided: Tensor, field: Tensor, lead: int | Tensor) -> Tensor:
-        """The state at the stations [SI]: the guide's share of its guesses, the rest as the ``field`` has it.
+        """Observed variables at the stations [SI]: the guide's share of its guesses, the rest as the ``field`` has it.
 
         Beyond the horizon that was fitted the field goes on alone.
         """

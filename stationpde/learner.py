@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from stationpde.config import Config
 from stationpde.guide_fit import fit_guide
 from stationpde.losses import Losses, masked_losses
 from stationpde.model import StationPDEModel
+from stationpde.shares import ShareSums
 from stationpde.state import clipped, to_observed, to_state
 from stationpde.statistics import StateStatistics
 from stationpde.training.learner import Reducer
@@ -74,6 +75,20 @@ class ModelLearner:
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
         """The forecast in observed variables, relative humidity within its range."""
         return clipped(self.model(batch.history, batch.issue_time, batch.future.shape[1] or None).observed)
+
+    @torch.no_grad()
+    def calibrate(self, batches: Iterable[Batch], total: Callable[[Tensor], Tensor]) -> None:
+        """Set the guide's shares by least squares on windows that nothing was trained on; ``total`` adds up ranks."""
+        guide, model = self.model.guide, self.model
+        if guide is None or self.config.model.guide_calibration == "none" or not guide.fitted:
+            return
+        sums = ShareSums(*guide.share.shape)
+        for batch in batches:
+            found = model(batch.history, batch.issue_time, guide.horizon)
+            field = to_observed(found.unguided, self.config.model.saturation)
+            sums.add(found.guided, field, batch.future, model.sites.observed_scale)
+        sums.sums = total(sums.sums)
+        guide.share.copy_(sums.shares())
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Coefficients, scales and factors are not decayed."""

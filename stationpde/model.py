@@ -46,8 +46,8 @@ class Forecast:
     """A forecast at stations, SI; with ``keep_fields`` also the fields it was read from.
 
     ``observed`` and ``state`` are ``[batch, lead, station, channel]``; ``fields`` (full states) and ``router`` (weight
-    of the data-driven branch) are ``[batch, lead, channel, y, x]``. ``unguided`` is the state before the guide is mixed
-    in, where there is one: field, anchor and head are also held to account on their own.
+    of the data-driven branch) are ``[batch, lead, channel, y, x]``. Where there is a guide, ``unguided`` is the state
+    before it is mixed in (field, anchor and head are also held to account on their own), ``guided`` what it guesses.
     """
 
     observed: Float[Tensor, "batch lead station channel"]
@@ -55,6 +55,7 @@ class Forecast:
     fields: Float[Tensor, "batch lead channel y x"] | None = None
     router: Float[Tensor, "batch lead channel y x"] | None = None
     unguided: Float[Tensor, "batch lead station channel"] | None = None
+    guided: Float[Tensor, "batch lead station channel"] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,6 +219,7 @@ class StationPDEModel(nn.Module):
             torch.stack(kept, dim=1) if keep_fields else None,
             torch.stack(weights, dim=1) if routed else None,
             torch.stack(bare, dim=1) if self.guide is not None else None,
+            analysis.guided,
         )
 
     def analyse(
@@ -268,12 +270,10 @@ class StationPDEModel(nn.Module):
         return pooled, self.predictors.local(filled, view, issue_time)
 
     def _guided(self, guessed: Tensor, issue_time: Tensor) -> Float[Tensor, "batch lead station channel"]:
-        """The guide's guesses of observed variables as a state."""
+        """The guide's guesses of observed variables, SI."""
         leads = torch.arange(1, guessed.shape[1] + 1, device=guessed.device)
         base = self.sites.base(issue_time[:, None] + leads * self.config.data.step_seconds)
-        saturation = self.config.model.saturation
-        observed = to_observed(base, saturation) + guessed * self.sites.observed_scale
-        return to_state(observed, self.sites.pressure, saturation)
+        return to_observed(base, self.config.model.saturation) + guessed * self.sites.observed_scale
 
     def _unscaled(self, scaled: Float[Tensor, "*batch channel"]) -> Float[Tensor, "*batch channel"]:
         return scaled * self.scaling.scale.flatten() + self.scaling.centre.flatten()
@@ -331,10 +331,14 @@ class StationPDEModel(nn.Module):
         return self.guide_to(self.read_field(field, analysis, valid_time, lead), analysis, lead)
 
     def guide_to(self, state: Tensor, analysis: Analysis, lead: int | Tensor) -> Tensor:
-        """A state at the stations, mixed with the guide's guess."""
+        """A state at the stations, mixed with the guide's guess; observed variables are mixed, as they are scored."""
         if self.guide is None or analysis.guided is None:
             return state
-        return self.guide.mix(analysis.guided, state, lead)
+        if isinstance(lead, int) and lead > self.guide.horizon:
+            return state
+        saturation = self.config.model.saturation
+        mixed = self.guide.mix(analysis.guided, to_observed(state, saturation), lead)
+        return to_state(mixed, self.sites.pressure, saturation)
 
     def read_field(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """The full state at the stations from field, anchor and head alone."""

@@ -21,18 +21,15 @@ from stationpde.baselines.inputs import StationInputs, horizon_of, window_batche
 from stationpde.baselines.registry import Baseline, Predictor
 from stationpde.config import Config
 from stationpde.errors import UsageError
+from stationpde.shares import ShareSums
 from stationpde.training.source import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["BASELINE", "Blend", "blend_weights"]
+__all__ = ["BASELINE", "Blend"]
 
 _MEMBERS = ("ridge_nb", "mlp_nb")
-# The variable's weight counts as much as so many mean leads say about their own.
-_SHRINK = 1.0
-# Two forecasts that differ by less in all of validation, in standard deviations squared, are the same.
-_TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,20 +47,6 @@ class Blend:
         return second + share * (first - second)
 
 
-def blend_weights(gain: Float[Tensor, "lead channel"], spread: Float[Tensor, "lead channel"]) -> Tensor:
-    """Weights of the first forecast, 0 to 1, from sums over validation.
-
-    Parameters
-    ----------
-    gain : of (first − second)·(target − second)
-    spread : of (first − second)²; where both forecasts are the same, each gets a half
-    """
-    usual = (gain.sum(dim=0) + _TINY / 2) / (spread.sum(dim=0) + _TINY)
-    drawn = _SHRINK * spread.mean(dim=0)
-    weights = (gain + drawn * usual + _TINY / 2) / (spread + drawn + _TINY)
-    return weights.clamp(0.0, 1.0)
-
-
 def _make(config: Config, source: WindowSource, members: Mapping[str, Predictor] | None = None) -> Blend:
     """Find the weights of members that are fitted or trained already."""
     absent = [name for name in _MEMBERS if name not in (members or {})]
@@ -74,16 +57,11 @@ def _make(config: Config, source: WindowSource, members: Mapping[str, Predictor]
         )  # fmt: skip
     first, second = (members[name] for name in _MEMBERS)
     inputs = StationInputs.of(source)
-    shape = (source.windows.spec.horizon, len(source.series.variables))
-    gain, spread = (torch.zeros(shape, dtype=torch.float64) for _ in range(2))
+    sums = ShareSums(source.windows.spec.horizon, len(source.series.variables))
     with torch.no_grad():
         for batch in window_batches(source, "val"):
-            one, other = (inputs.scaled(member.predict(batch)).double() for member in (first, second))
-            target = inputs.scaled(batch.future).double()
-            seen, away = torch.isfinite(target), one - other
-            gain += torch.where(seen, away * (target - other), 0.0).sum(dim=(0, 2))
-            spread += torch.where(seen, away.square(), 0.0).sum(dim=(0, 2))
-    return Blend(config, (first, second), blend_weights(gain, spread).float())
+            sums.add(first.predict(batch), second.predict(batch), batch.future, inputs.std)
+    return Blend(config, (first, second), sums.shares().float())
 
 
 BASELINE = Baseline(

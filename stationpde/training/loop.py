@@ -37,6 +37,8 @@ __all__ = ["Trainer"]
 
 log = logging.getLogger(__name__)
 
+# Every fifth window of validation: no multiple of it is a day, so that all hours of issue are among them.
+_CALIBRATION_STRIDE = 5
 # In the order of the flags that ranks exchange.
 _REASONS = ("SIGINT", "SIGTERM", "SIGUSR1", "time", "orphaned")
 
@@ -207,6 +209,7 @@ class Trainer:
         wishes = torch.zeros(len(_REASONS))
         state.learner.module.eval()
         with state.average.applied():
+            self._calibrate(starts)
             for first in range(0, len(starts), size * world.size):
                 mine = starts[first : first + size * world.size][world.rank :: world.size]
                 if len(mine):
@@ -220,6 +223,14 @@ class Trainer:
             self._stop(_REASONS[int(wishes.argmax())])
         sums.sums = world.sum(sums.sums)
         return sums
+
+    def _calibrate(self, starts: Any) -> None:
+        calibrate = getattr(self.state.learner, "calibrate", None)
+        if calibrate is None:
+            return
+        mine = starts[::_CALIBRATION_STRIDE][self.world.rank :: self.world.size]
+        parts = (mine[first : first + self.settings.batch] for first in range(0, len(mine), self.settings.batch))
+        calibrate((self.state.source.batch(part).to(self.state.device) for part in parts), self.world.sum)
 
     def save(self) -> None:
         """Write a checkpoint, then the name of the best one, then clear away what is no longer needed."""

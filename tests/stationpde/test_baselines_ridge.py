@@ -8,10 +8,10 @@ import torch
 from baseline_records import plain, record, source_of
 
 from stationpde.baselines import baseline
-from stationpde.baselines.blend import blend_weights
 from stationpde.baselines.ridge_fit import masked_ridge
 from stationpde.baselines.ridge_forecast import PENALTIES, RidgeInputs
 from stationpde.errors import UsageError
+from stationpde.shares import fitted_shares
 
 
 def _by_least_squares(x: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
@@ -149,7 +149,7 @@ def test_the_blend_halves_errors_that_are_opposite():
 def test_a_lead_is_drawn_to_the_weight_of_its_variable():
     gain, spread = torch.tensor([[1.0], [3.0]]).double(), torch.tensor([[4.0], [4.0]]).double()
 
-    found = blend_weights(gain, spread)
+    found = fitted_shares(gain, spread)
 
     # The variable has 4/8; alone the leads would have 1/4 and 3/4; with a prior of one mean lead (4) half of the way.
     torch.testing.assert_close(found, torch.tensor([[0.375], [0.625]]).double())
@@ -158,7 +158,7 @@ def test_a_lead_is_drawn_to_the_weight_of_its_variable():
 def test_weights_stay_within_the_two_forecasts_and_equal_ones_share():
     gain, spread = torch.tensor([[9.0, -9.0, 0.0]]).double(), torch.tensor([[1.0, 1.0, 0.0]]).double()
 
-    assert blend_weights(gain, spread).tolist() == [[1.0, 0.0, 0.5]]
+    assert fitted_shares(gain, spread).tolist() == [[1.0, 0.0, 0.5]]
 
 
 def test_a_blend_without_its_members_says_which():
