@@ -1,13 +1,29 @@
-"""What holds for every test of the command: it starts with the settings of a fresh process."""
+"""What tests of the command share: the settings of a fresh process, and a way to type a command in this one."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
 from cli._console import Globals, console
+from cli.main import app
 
 
 @pytest.fixture(autouse=True)
 def _fresh_console(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test its own settings: ``-q`` of one command must not silence the next in the same worker."""
     monkeypatch.setattr(console, "settings", Globals())
+
+
+@pytest.fixture
+def stationpde(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command in this process; exit code, stdout, stderr."""
+
+    def run(*given: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            app([str(word) for word in given])
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run

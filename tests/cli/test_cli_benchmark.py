@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import app
-
 FAST = ["data.history=4", "data.horizon=2", "grid.height=8", "model.hidden=4", "model.encoder_hidden=4",
         "model.head_hidden=8", "train.batch=4", "train.epochs=2", "train.max_steps=3", "train.checkpoint_every=2",
         "pde.backend=torch"]  # fmt: skip
@@ -21,19 +19,6 @@ FAST = ["data.history=4", "data.horizon=2", "grid.height=8", "model.hidden=4", "
 
 def words(*given: object) -> list[str]:
     return [*map(str, given), *(part for pair in FAST for part in ("--set", pair))]
-
-
-@pytest.fixture
-def stationpde(capfd):
-    """Runs a command in this process; exit code, stdout, stderr."""
-
-    def run(*given: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            app([str(word) for word in given])
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -22,19 +22,6 @@ TINY += ["--set", "pde.backend=torch", "--set", "pde.max_wind=25"]
 FILES = ("report.html", "map.png", "forecast.zarr", "data.zarr")
 
 
-@pytest.fixture
-def stationpde(capfd):
-    """Runs a command in this process; exit code, stdout, stderr."""
-
-    def run(*given: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            app([str(word) for word in given])
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> tuple[Path, dict, str]:
     """A tiny demo: its folder, its JSON, and what people read."""

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import app
 from stationpde.training.metrics_log import read_metrics
 
 FAST = ["train.max_steps=3", "train.checkpoint_every=2", "train.validate_windows=4", "train.batch=2", "data.history=4",
@@ -20,19 +19,6 @@ FAST = ["train.max_steps=3", "train.checkpoint_every=2", "train.validate_windows
 
 def words(*given: object) -> list[str]:
     return [*map(str, given), *(part for pair in FAST for part in ("--set", pair))]
-
-
-@pytest.fixture
-def stationpde(capfd):
-    """Runs a command in this process; exit code, stdout, stderr."""
-
-    def run(*given: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            app([str(word) for word in given])
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
 
 
 @pytest.fixture(scope="module")
