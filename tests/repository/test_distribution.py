@@ -33,7 +33,9 @@ def environment(built, tmp_path_factory):
     where = tmp_path_factory.mktemp("empty")
     venv.create(where, with_pip=False)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(where)}))
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--prefix", str(where)]
+    # `--python` and not `--prefix`: the latter would first uninstall this environment's own copy.
+    python = str(where / "bin" / "python")
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
     subprocess.run([*install, *map(str, built.glob("*.whl"))], check=True, capture_output=True)
     # A path named in a .pth file is searched last, and the .pth files inside it are not followed.
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
