@@ -42,11 +42,15 @@ def environment(built, tmp_path_factory):
     return where
 
 
-def command(environment: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    script = "import sys; from cli.main import main; main()"
+def python(environment: Path, script: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script with the interpreter of an environment, far from this repository."""
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     line = [str(environment / "bin" / "python"), "-c", script, *words]
     return subprocess.run(line, cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+
+
+def command(environment: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return python(environment, "from cli.main import main; main()", *words, cwd=cwd)
 
 
 def test_the_wheel_holds_the_packages_their_types_and_presets_and_no_tests(built):
@@ -68,8 +72,8 @@ def test_the_source_archive_holds_what_a_packager_needs(built):
 
 def test_the_installed_package_is_the_wheel(environment, tmp_path):
     script = "import stationpde, fields, cli, pde_ops; print(*(m.__file__ for m in (stationpde, fields, cli, pde_ops)))"
-    line = [str(environment / "bin" / "python"), "-c", script]
-    outcome = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
+    outcome = python(environment, script, cwd=tmp_path)
+    assert outcome.returncode == 0, outcome.stderr
     assert all(Path(file).is_relative_to(environment) for file in outcome.stdout.split())
 
 
@@ -90,7 +94,20 @@ def test_installed_distributions_do_not_contradict_each_other():
     assert outcome.returncode == 0, outcome.stdout
 
 
-def test_completion_is_there_for_a_shell(environment, tmp_path):
-    outcome = command(environment, "--show-completion", "bash", cwd=tmp_path)
+@pytest.mark.parametrize("extra", ["dev", "export", "tensorboard"])
+def test_what_an_extra_asks_for_can_be_had_together(built, extra):
+    # Without an index: what the development environment holds must satisfy the wheel as it is published.
+    wheel = next(built.glob("*.whl"))
+    install = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", f"{wheel}[{extra}]"]
+    outcome = subprocess.run(install, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
-    assert "COMPREPLY" in outcome.stdout
+    assert "does not provide the extra" not in outcome.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_there_for_a_shell(environment, tmp_path, shell, monkeypatch):
+    # `--show-completion` prints the same for the shell it is typed in; here there is none.
+    monkeypatch.setenv("_STATIONPDE_COMPLETE", f"source_{shell}")
+    outcome = command(environment, cwd=tmp_path)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "_STATIONPDE_COMPLETE=complete_" in outcome.stdout
