@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure, write ``benchmarks/results.json``, and the page ``docs/benchmarks.md``."""
+"""``python -m benchmarks``: measure, write ``benchmarks/results.json``, and the pages that show it and the cells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE, README, CELLS = ROOT / "docs" / "benchmarks.md", ROOT / "README.md", ROOT / "benchmarks" / "cells"
 # Modules with measure(quick); each is a section of the results.
 PARTS = ("pde_step", "thermo", "lift", "ingest", "training", "inference")
 
@@ -21,17 +21,20 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, no inductor, no py-pde: a look")
-    parser.add_argument("--render", action="store_true", help="only write the page from the results at hand")
+    parser.add_argument("--render", action="store_true", help="only write page and README from what is at hand")
     parser.add_argument("--only", choices=PARTS, help="measure one part and keep the figures of the others")
     parser.add_argument("--languages-python", type=Path, help="interpreter that has Devito and GT4Py")
     options = parser.parse_args()
     if not options.render:
         write_atomically(RESULTS, json.dumps(measured(options), indent=2) + "\n")
         print(RESULTS.relative_to(ROOT))
+    from .readme import results_block, with_results
     from .render import page
 
     write_atomically(PAGE, page(json.loads(RESULTS.read_text(encoding="utf-8"))))
-    print(PAGE.relative_to(ROOT))
+    write_atomically(README, with_results(README.read_text(encoding="utf-8"), results_block(CELLS)))
+    for written in (PAGE, README):
+        print(written.relative_to(ROOT))
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from stationpde.evaluation.results import HorizonResults, Results
 
-__all__ = ["grid", "markdown", "provenance", "shown_number"]
+__all__ = ["LONG_NAMES", "grid", "markdown", "provenance", "shown_number"]
 
-_LONG = {"u": "u-wind", "v": "v-wind", "p": "pressure", "t": "temperature", "rh": "humidity"}
+LONG_NAMES = {"u": "u-wind", "v": "v-wind", "p": "pressure", "t": "temperature", "rh": "humidity"}
 
 
 def markdown(results: Results) -> str:
@@ -70,7 +70,7 @@ def _table(results: Results, key: str) -> str:
         for found in results.horizons:
             unit = results.units()[name] if key == "mse" else pooled[found.hours][next(iter(found.cells))][name]["unit"]
             values = {m: entry[name] for m, entry in pooled[found.hours].items()}
-            label = [f"{_LONG[name]} ({unit})", *([str(found.hours)] if several else [])]
+            label = [f"{LONG_NAMES[name]} ({unit})", *([str(found.hours)] if several else [])]
             rows.append([*label, *_marked(values, models, key)])
     if key == "mse":
         for found in results.horizons:
@@ -112,7 +112,7 @@ def _comparison(found: HorizonResults, results: Results) -> str:
     )
     if not rows:
         return f"Only one model was run at {found.hours} h: there is nothing to compare."
-    return f"{note}\n\n{grid(['against', *(_LONG[name] for name in found.variables)], rows)}"
+    return f"{note}\n\n{grid(['against', *(LONG_NAMES[name] for name in found.variables)], rows)}"
 
 
 def _training(results: Results) -> str:

@@ -14,12 +14,22 @@ RESULTS = ROOT / "benchmarks" / "results.json"
 
 sys.path.insert(0, str(ROOT))
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import languages, render, thermo  # noqa: E402
+from benchmarks import languages, readme, render, thermo  # noqa: E402
 
 
 def test_the_page_is_written_from_the_results():
     page = render.page(json.loads(RESULTS.read_text(encoding="utf-8")))
     assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page
+
+
+def test_the_readme_shows_the_cells_that_are_at_hand():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.results_block(command.CELLS) in text, "python -m benchmarks --render writes the table anew"
+
+
+def test_a_page_without_a_place_for_results_is_told_so():
+    with pytest.raises(SystemExit, match="no place for the results"):
+        readme.with_results("# A page", "block")
 
 
 def test_the_results_hold_the_figures_that_are_promised():

@@ -1,0 +1,108 @@
+"""From finished cells to the table of the README: our model, the best other one, persistence, and what is significant.
+
+Cells are what ``stationpde benchmark --cells benchmarks/cells`` leaves; all tables are on ``docs/results.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from stationpde.evaluation.cells import Cell, read_cell
+from stationpde.evaluation.contestants import contestant
+from stationpde.evaluation.metrics import squared_unit
+from stationpde.evaluation.results import HorizonResults
+from stationpde.evaluation.significance import compare
+from stationpde.evaluation.tables import LONG_NAMES, grid, shown_number
+
+__all__ = ["results_block", "with_results"]
+
+OURS = "default"
+_BEGIN = "<!-- results: written by `python -m benchmarks --render` from benchmarks/cells -->"
+_END = "<!-- end of results -->"
+
+
+def results_block(folder: Path) -> str:
+    """Return the tables, one for each protocol and record that our model was scored on."""
+    cells = [read_cell(path) for path in sorted(folder.glob("*.json"))]
+    parts = []
+    for of_record in _by_record(cells):
+        horizons = [found for hours in _hours(of_record) if OURS in (found := _horizon(of_record, hours)).cells]
+        if horizons:
+            parts.append(f"{_caption(horizons)}\n\n{_table(horizons)}")
+    return "\n\n".join([_BEGIN, *parts, _END])
+
+
+def with_results(text: str, block: str) -> str:
+    """Return a page with the block in place of its older self."""
+    between = re.compile(re.escape(_BEGIN) + r".*?" + re.escape(_END), re.DOTALL)
+    if not between.search(text):
+        raise SystemExit(f"README.md has no place for the results: add the lines\n{_BEGIN}\n{_END}")
+    return between.sub(lambda _: block, text)
+
+
+def _by_record(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+    """Only what was scored on the same windows stands in one table."""
+    known = dict.fromkeys((c.task.protocol, c.about["data"]["fingerprint"]) for c in cells)
+    for protocol, fingerprint in known:
+        yield [c for c in cells if (c.task.protocol, c.about["data"]["fingerprint"]) == (protocol, fingerprint)]
+
+
+def _hours(cells: Sequence[Cell]) -> list[int]:
+    return sorted({cell.task.hours for cell in cells})
+
+
+def _horizon(cells: Sequence[Cell], hours: int) -> HorizonResults:
+    """Our model and its peers; parts taken away have a table of their own."""
+    found: dict[str, tuple[Cell, ...]] = {}
+    for cell in cells:
+        name = cell.task.model
+        if cell.task.hours == hours and (name == OURS or contestant(name).peer is not None):
+            found[name] = (*found.get(name, ()), cell)
+    return HorizonResults(hours, found)
+
+
+def _caption(horizons: Sequence[HorizonResults]) -> str:
+    ours = horizons[0].cells[OURS]
+    data, task = ours[0].about["data"], ours[0].task
+    hours = " and ".join(f"{found.hours} h" for found in horizons)
+    seeds = f"the mean of {len(ours)} seeds" if len(ours) > 1 else "one seed"
+    peers = max(len(found.cells) for found in horizons) - 1
+    cap = "" if task.cap is None else f", {task.cap / 60:g} CPU-minutes for each learned model"
+    return (
+        f"MSE {hours} ahead at the {data['stations']} stations of `{data['name'].partition('/')[0]}`, "
+        f"{data['windows']['test']:,} test windows from {data['split']['test'][0][:10]} on; {peers} other models, "
+        f"{seeds}{cap}:"
+    )
+
+
+def _table(horizons: Sequence[HorizonResults]) -> str:
+    several = len(horizons) > 1
+    head = ["", *(["h"] if several else []), "StationPDE", "best other", "persistence", "lower than the best other by"]
+    rows = []
+    for name in horizons[0].variables:
+        for found in horizons:
+            rows.append([f"{LONG_NAMES[name]} ({_unit(found, name)})", *([str(found.hours)] if several else []),
+                         *_cells(found, name)])  # fmt: skip
+    return grid(head, rows)
+
+
+def _cells(found: HorizonResults, variable: str) -> list[str]:
+    scores = {model: found.pooled(model)[variable]["mse"] for model in found.cells}
+    others = [model for model in scores if model != OURS and not contestant(model).members]
+    kept = shown_number(scores["persistence"]) if "persistence" in scores else "–"
+    if not others:
+        return [shown_number(scores[OURS]), "–", kept, "–"]
+    best = min(others, key=lambda model: scores[model])
+    gain = compare(found.statistics(OURS), found.statistics(best))[variable]
+    span = "" if gain.low is None or gain.high is None else f" ({100 * gain.low:.1f} to {100 * gain.high:.1f})"
+    real = "" if gain.is_significant else ", not significant"
+    shown = {model: shown_number(scores[model]) for model in (OURS, best)}
+    leads = f"**{shown[OURS]}**" if scores[OURS] < scores[best] else shown[OURS]
+    title = found.cells[best][0].about["title"]
+    return [leads, f"{shown[best]} ({title})", kept, f"{100 * gain.gain:.1f} %{span}{real}"]
+
+
+def _unit(found: HorizonResults, variable: str) -> str:
+    return squared_unit(found.cells[OURS][0].about["scores"][variable]["unit"])
