@@ -90,9 +90,10 @@ def draw_forecast_map(
     width, height = frame.size(5.2)
     dots = moment.observed[moment.history - 1 + number, :, channel]
     scale = _scale(variable, [*(field[channel] for _, field in panels), dots])
+    strength = _strength([field[:2] for _, field in panels])
     with sheet(output, 1, len(panels), (width * len(panels) + 1.2, height + 0.8)) as (figure, axes):
         for place, (title, field) in zip(axes[0], panels):
-            drawn = draw_frame(place, frame, field[channel], variable, scale, wind=field[:2])
+            drawn = draw_frame(place, frame, field[channel], variable, scale, wind=field[:2], strength=strength)
             places = relief.grid, moment.stations
             _draw_stations(place, *places, dots, variable, scale)
             place.set_title(title, fontsize=10)
@@ -115,9 +116,12 @@ def _scale(variable: str, fields: list[Array]) -> tuple[float, float]:
 
 def draw_frame(
     axes: Any, frame: Frame, field: Array, variable: str, scale: tuple[float, float], *, wind: Array | None = None,
-    colours: str | None = None,
+    strength: float | None = None, colours: str | None = None,
 ) -> Any:  # fmt: skip
-    """One map on axes: colours over shaded relief, coast, wind arrows; what a colour bar is made of."""
+    """One map on axes: colours over shaded relief, coast, wind arrows; what a colour bar is made of.
+
+    ``strength`` is the wind [m/s] of an arrow as long as arrows are apart: maps side by side share it.
+    """
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -137,7 +141,7 @@ def draw_frame(
         )
         axes.contour(lon, lat, np.ma.masked_invalid(metres), levels=[_SHORE], colors=INK, linewidths=0.8, zorder=3)
     if wind is not None:
-        _draw_wind(axes, frame, wind)
+        _draw_wind(axes, frame, wind, strength or _strength([wind]))
     axes.set_aspect(frame.ratio)
     axes.set_xlim(grid.west, grid.east)
     axes.set_ylim(grid.south, grid.north)
@@ -151,14 +155,18 @@ def draw_frame(
     return ScalarMappable(norm, palette)
 
 
-def _draw_wind(axes: Any, frame: Frame, wind: Array) -> None:
+def _strength(winds: list[Array]) -> float:
+    """A round number that few of the winds exceed, m/s."""
+    speed = np.concatenate([np.hypot(u, v).ravel() for u, v in winds])
+    typical = float(np.nanpercentile(speed, 90)) if np.isfinite(speed).any() else 1.0
+    return next((size for size in _STRENGTHS if size >= typical), typical)
+
+
+def _draw_wind(axes: Any, frame: Frame, wind: Array, usual: float) -> None:
     grid = frame.grid
     step = max(1, round(max(grid.shape) / _ARROWS))
     rows, columns = slice(step // 2, None, step), slice(step // 2, None, step)
     u, v = wind[0][rows, columns], wind[1][rows, columns]
-    speed = np.hypot(u, v)
-    typical = float(np.nanpercentile(speed, 90)) if np.isfinite(speed).any() else 1.0
-    usual = next((size for size in _STRENGTHS if size >= typical), typical)
     length = (grid.lon[1] - grid.lon[0]) * step
     arrows = axes.quiver(
         grid.lon[columns], grid.lat[rows], u, v, scale=usual / length, scale_units="x", width=0.0035, headwidth=4,
