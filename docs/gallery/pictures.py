@@ -30,6 +30,23 @@ def save(figure: Any, out: Path, *, dpi: int = 100) -> Path:
     return out
 
 
+def smaller(picture: Path, width: int = 1200) -> Path:
+    """Write a picture anew with at most so many pixels across, and a palette."""
+    from PIL import Image
+
+    with Image.open(picture) as found:
+        size = width, round(found.height * width / found.width)
+        made = found.convert("RGB")
+    if made.width > width:
+        made = made.resize(size, Image.Resampling.LANCZOS)
+    palette = made.quantize(256, kmeans=2)
+    # Smooth colours over a whole map would fall into bands without dither; paper stays as white as its page.
+    colours = [255 if value > 250 else value for value in palette.getpalette()]
+    palette.putpalette(colours)
+    made.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(picture, optimize=True)
+    return picture
+
+
 def command(main: Callable[..., Path], about: str) -> None:
     """Run a script's ``main`` from the command line and print where the picture is."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -58,24 +58,26 @@ def main(out: Path | None = None, backend: str = "auto") -> Path:
     """Draw the lifted storm; ``backend`` is not used, nothing is stepped here."""
     reports = observed() if REPORTS.exists() else made_up()
     grid, field, _ = lifted(reports)
-    figure = pictures.blank(9.0, 5.2)
+    figure = pictures.blank(8.2, 5.4)
     axes = figure.subplots()
     lat, lon = grid.lat, grid.lon
     colours = axes.pcolormesh(lon, lat, field["p"], cmap="viridis", shading="gouraud")
     lines = axes.contour(lon, lat, field["p"], levels=np.arange(960, 1050, 2), colors="white", linewidths=0.7)
     axes.clabel(lines, fontsize=7)
     step = slice(1, None, 4)
-    axes.quiver(lon[step], lat[step], field["u"][step, step], field["v"][step, step], color="#10202f", width=0.0018)
+    wind = field["u"][step, step], field["v"][step, step]
+    arrows = axes.quiver(lon[step], lat[step], *wind, color="#10202f", width=0.0018)
+    axes.quiverkey(arrows, 0.93, 1.022, 10.0, "10 m/s", labelpos="W", color="#10202f")
     silent = np.isnan(reports["p"])
     dots = {"linestyle": "none", "marker": "o", "markersize": 3.2, "markeredgecolor": "#10202f", "markeredgewidth": 0.4}
     axes.plot(reports["lon"][~silent], reports["lat"][~silent], color="#ff7a5c", label="reports pressure", **dots)
     axes.plot(reports["lon"][silent], reports["lat"][silent], color="#cfd8e0", label="does not", **dots)
-    axes.set(xlabel="longitude", ylabel="latitude", xlim=(lon[0], lon[-1]), ylim=(lat[0], lat[-1]))
+    axes.set(xlabel="longitude [°E]", ylabel="latitude [°N]", xlim=(lon[0], lon[-1]), ylim=(lat[0], lat[-1]))
     axes.set_aspect(1.0 / np.cos(np.radians(lat.mean())))
     count, part = len(silent), 100.0 * silent.mean()
-    axes.set_title(f"{reports['title']}: {count:,} stations, {part:.0f} % without pressure", loc="left")
+    axes.set_title(f"{reports['title']}: {count:,} stations, {part:.0f} % without pressure", loc="left", fontsize=10)
     axes.legend(loc="lower right", fontsize="small", framealpha=0.9)
-    figure.colorbar(colours, label="pressure at sea level [hPa]")
+    figure.colorbar(colours, label="pressure at sea level [hPa]", shrink=0.9)
     return pictures.save(figure, out or ROOT / "docs" / "images" / "storm.png")
 
 
