@@ -7,16 +7,20 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, entry_points, packages_distributions, version
 from typing import Any
 
 import stationpde
 
 __all__ = ["Diagnosis", "Problem", "diagnose"]
 
-_PACKAGES = ("torch", "numpy", "pint", "metpy", "numba", "sympy", "matplotlib", "typer", "rich")
+_PACKAGES = (
+    "torch", "numpy", "pint", "metpy", "numba", "sympy", "scipy", "xarray", "zarr", "dask", "pyarrow", "netCDF4",
+    "pydantic", "safetensors", "matplotlib", "typer", "rich",
+)  # fmt: skip
 # Relative, float32: what the parity tests of the fused backend hold it to.
 TOLERANCE = 1e-5
+_OUR_NAMES = ("stationpde", "pde_ops", "fields", "cli")
 _GROUPS = ("pde_ops.operators", "pde_ops.integrators")
 
 
@@ -50,6 +54,7 @@ def diagnose() -> Diagnosis:
         "kernels": _kernels(),
         "plugins": _plugins(problems),
     }
+    _names(problems)
     return Diagnosis(sections, problems)
 
 
@@ -118,6 +123,17 @@ def _gradient(tendency: Any, state: Any) -> Any:
     state = state.clone().requires_grad_()
     tendency.advance(state, None, dt=1.0).square().sum().backward()
     return state.grad
+
+
+def _names(problems: list[Problem]) -> None:
+    """Whether another distribution ships a package of our names: the one installed last has replaced the other."""
+    owners = packages_distributions()
+    for name in _OUR_NAMES:
+        others = sorted(set(owners.get(name, ())) - {"stationpde", "pde-ops"})
+        if others:
+            what = f"`{name}` also belongs to {' and '.join(others)}, and one of them has replaced the other's files"
+            do = f"pip uninstall {' '.join(others)}, then pip install --force-reinstall --no-deps stationpde"
+            problems.append(Problem(what, do))
 
 
 def _plugins(problems: list[Problem]) -> dict[str, str]:
