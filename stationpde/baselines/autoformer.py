@@ -3,8 +3,8 @@
 Reference: Wu et al., "Autoformer: Decomposition Transformers with Auto-Correlation for Long-Term Series Forecasting",
 NeurIPS 2021.
 
-What differs from the original: called per station with weights that all stations share; no calendar features; time
-delays are each row's own in training as well, where the original takes those that the batch has in common, so that
+What differs from the original: called per station with weights that all stations share; width 64; no calendar features;
+time delays are each row's own in training as well, where the original takes those that the batch has in common, so that
 neither the size of a batch nor its division over processes matters; instance normalisation is a switch that validation
 decides. The package's own class knows one variable only: its layers are put together here for all of them.
 """
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from stationpde.baselines.neuralforecast_modules import models_of
-from stationpde.baselines.per_station import NetworkLearner, per_station
+from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
 from stationpde.training.source import WindowSource
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BASELINE", "Autoformer"]
 
-_WIDTH, _HEADS, _HIDDEN, _AVERAGED, _DROPOUT, _FACTOR = 128, 4, 256, 25, 0.05, 3
+_WIDTH, _HEADS, _HIDDEN, _AVERAGED, _DROPOUT, _FACTOR = 64, 4, 128, 25, 0.05, 3
 
 
 class Autoformer(nn.Module):
@@ -92,6 +92,6 @@ BASELINE = Baseline(
     make=_make,
     needs="neuralforecast",
     rates=(3e-4, 1e-3),
-    train={"batch": 8, "epochs": 4, "patience": 2},
+    train=SHORT_EPOCHS,
     switches={"instance_norm": (False, True)},
 )

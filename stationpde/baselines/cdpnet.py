@@ -221,5 +221,5 @@ BASELINE = Baseline(
     kind="trained",
     make=_make,
     rates=(1e-3, 3e-3),
-    train={"batch": 32, "epochs": 5, "patience": 3, "weight_decay": 1e-4},
+    train={"batch": 32, "epochs": 40, "patience": 8, "weight_decay": 1e-4},
 )

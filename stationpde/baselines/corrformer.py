@@ -195,6 +195,6 @@ BASELINE = Baseline(
     kind="trained",
     make=_make,
     rates=(3e-4, 1e-3),
-    train={"batch": 8, "epochs": 1, "patience": 2},
+    train={"batch": 4, "epochs": 2, "patience": 2, "validate_windows": 127},
     switches={"instance_norm": (False, True)},
 )

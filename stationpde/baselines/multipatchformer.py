@@ -6,9 +6,10 @@ Reference: Naghashi, Boukadoum and Diallo, "A multiscale model for multivariate 
 Reports 15, 2025.
 
 What differs from the original: called per station with weights that all stations share; patches are a twelfth, a sixth,
-a quarter and a third of the window, with strides of a twelfth, where public code has 8, 16, 24 and 32 steps and fails
-on any window but 96; a horizon of fewer than eight steps is written in as many parts; all patches hear each other, and
-all variables, where public code masks later ones; instance normalisation is a switch that validation decides.
+a quarter and a third of the window, with strides of a twelfth but at least two steps, where public code has 8, 16, 24
+and 32 steps and fails on any window but 96; half its width (128, and 256 in between); a horizon of fewer than eight
+steps is written in as many parts; all patches hear each other, and all variables, where public code masks later ones;
+instance normalisation is a switch that validation decides.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stationpde.baselines.per_station import NetworkLearner, per_station
+from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
 from stationpde.training.source import WindowSource
@@ -32,11 +33,18 @@ __all__ = ["BASELINE", "MultiPatchFormer", "parts_of", "patches_of"]
 
 _SHARES = (12, 6, 4, 3)
 _PARTS = 8
+# A stride of one would give a short window as many tokens as steps, most of them of the same values.
+_LEAST_STRIDE = 2
 
 
 def patches_of(history: int) -> tuple[int, tuple[int, ...]]:
-    """The stride, a twelfth of the window, and the lengths of the patches: a twelfth, a sixth, a quarter, a third."""
-    return max(1, round(history / _SHARES[0])), tuple(max(1, round(history / share)) for share in _SHARES)
+    """The stride, a twelfth of the window, and the lengths of the patches: a twelfth, a sixth, a quarter, a third.
+
+    Both are at least two steps where the window has them; no patch is shorter than the stride, so that none is passed
+    over.
+    """
+    stride = min(history, max(_LEAST_STRIDE, round(history / _SHARES[0])))
+    return stride, tuple(max(stride, round(history / share)) for share in _SHARES)
 
 
 def parts_of(horizon: int) -> tuple[int, ...]:
@@ -80,7 +88,7 @@ class MultiPatchFormer(nn.Module):
     places: Tensor
 
     def __init__(
-        self, history: int, horizon: int, *, width: int = 256, heads: int = 8, hidden: int = 512, layers: int = 1,
+        self, history: int, horizon: int, *, width: int = 128, heads: int = 8, hidden: int = 256, layers: int = 1,
         dropout: float = 0.1,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -130,7 +138,7 @@ BASELINE = Baseline(
     reference="Naghashi et al. (2025)",
     kind="trained",
     make=_make,
-    rates=(1e-4, 3e-4),
-    train={"batch": 8, "epochs": 3, "patience": 2},
+    rates=(3e-4, 1e-3),
+    train=SHORT_EPOCHS,
     switches={"instance_norm": (False, True)},
 )

@@ -3,6 +3,9 @@
 `NetworkLearner` trains any module that maps normalised histories of all stations to normalised forecasts. `PerStation`
 makes such a module of one that knows a single station, ``[rows, history, channel]`` to ``[rows, lead, channel]``, with
 weights that all stations share: the way in which general forecasting models are used on stations.
+
+Windows of neighbouring stations are much alike. Such a network learns more from a few stations of many windows than
+from all stations of a few: a step takes a random share of its rows, ``train.station_dropout`` says how many it leaves.
 """
 
 from __future__ import annotations
@@ -26,11 +29,19 @@ from stationpde.training.source import WindowSource
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
 
-__all__ = ["AllStations", "NetworkLearner", "NetworkLosses", "PerStation", "masked_mean", "per_station"]
+__all__ = [
+    "SHORT_EPOCHS", "AllStations", "NetworkLearner", "NetworkLosses", "PerStation", "masked_mean", "per_station",
+    "rows_of",
+]  # fmt: skip
 
 Kind = Literal["mse", "l1"]
 # Rows (windows × stations) that pass through a network at once; a network of 1,866 stations takes several rounds.
 ROWS = 4096
+# How a slow network is trained: an epoch takes a tenth of the stations of every window, some 300 rows a step on a
+# hundred stations, and is validated on some windows; a run that a cap of time ends has then seen many epochs.
+SHORT_EPOCHS: Mapping[str, Any] = {
+    "batch": 32, "station_dropout": 0.9, "epochs": 100, "patience": 20, "validate_windows": 127
+}  # fmt: skip
 # Added to the variance of a window, in station standard deviations: an unchanging window is not blown up.
 _EPSILON = 1e-5
 
@@ -88,17 +99,21 @@ class PerStation(_InRounds):
     rows : windows of single stations that pass through the network at once
     """
 
+    takes_rows = True
+
     def __init__(self, network: nn.Module, instance_norm: bool = False, rows: int = ROWS) -> None:
         super().__init__(network, instance_norm, rows)
 
     def forward(
-        self, history: Float[Tensor, "batch history station channel"], time: Tensor | None = None
-    ) -> Float[Tensor, "batch lead station channel"] | tuple[Tensor, Tensor]:
-        """Normalised histories to normalised forecasts; ``time`` is not used."""
-        batch, steps, stations, channels = history.shape
-        rows = history.transpose(1, 2).reshape(batch * stations, steps, channels)
+        self, history: Float[Tensor, "batch history station channel"], time: Tensor | None = None,
+        chosen: Int64[Tensor, " rows"] | None = None,
+    ) -> Float[Tensor, "batch lead station channel"] | tuple[Tensor, Tensor]:  # fmt: skip
+        """Normalised histories to normalised forecasts, of ``chosen`` rows alone where given; ``time`` is not used."""
+        batch, stations = history.shape[0], history.shape[2]
+        rows = rows_of(history, chosen)
         made, sums = self._all((part,) for part in rows.split(self.rows))
-        made = made.unflatten(0, (batch, stations)).transpose(1, 2)
+        if chosen is None:
+            made = made.unflatten(0, (batch, stations)).transpose(1, 2)
         return made if sums is None else (made, sums)
 
 
@@ -122,6 +137,14 @@ class AllStations(_InRounds):
         return self._all(zip(history.split(windows), time.split(windows)))[0]
 
 
+def rows_of(
+    values: Float[Tensor, "batch time station channel"], chosen: Int64[Tensor, " rows"] | None = None
+) -> Float[Tensor, "rows time channel"]:
+    """Windows of single stations, station by station within a window; ``chosen`` ones or all."""
+    rows = values.transpose(1, 2).flatten(0, 1)
+    return rows if chosen is None else rows[chosen]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NetworkLosses:
     """``error`` is of the forecast in station standard deviations, ``penalty`` what the network adds of its own."""
@@ -132,8 +155,8 @@ class NetworkLosses:
 
 
 def masked_mean(
-    forecast: Float[Tensor, "batch lead station channel"],
-    target: Float[Tensor, "batch lead station channel"],
+    forecast: Float[Tensor, "*any channel"],
+    target: Float[Tensor, "*any channel"],
     weights: Float[Tensor, " channel"],
     kind: Kind,
     reducer: Reducer,
@@ -165,7 +188,8 @@ class NetworkLearner:
     ----------
     config, source : windows, scored variables, and the record whose training split gives the scales
     network : called with normalised histories ``[batch, history, station, channel]`` and issue times; gives normalised
-        forecasts ``[batch, lead, station, channel]``, or a pair as in `PerStation`
+        forecasts ``[batch, lead, station, channel]``, or a pair as in `PerStation`; one whose ``takes_rows`` is true is
+        also called with numbers of rows, and is then trained on some rows of each batch
     kind : the error that is minimised
     """
 
@@ -175,6 +199,7 @@ class NetworkLearner:
         self.config, self.inputs = config, StationInputs.of(source)
         self.network, self.kind, self.about = network, kind, about
         self.parts = _Parts(self.inputs, network)
+        self.share = 1.0 - config.train.station_dropout if getattr(network, "takes_rows", False) else 1.0
         series = source.series
         self.weights = tuple(
             float(seen and name in config.data.scored) for name, seen in zip(series.variables, series.scored)
@@ -208,13 +233,20 @@ class NetworkLearner:
 
     def losses(self, batch: Batch, reducer: Reducer) -> NetworkLosses:
         """The loss of (this rank's part of) a batch."""
-        made, sums = self.forecast(batch)
-        return self.scored(made, sums, batch, reducer)
+        target = self.inputs.scaled(batch.future)
+        if self.share == 1.0 or not self.module.training:
+            return self.scored(*self.forecast(batch), target, reducer)
+        # The loop has seeded the generator for this step: a resumed run takes the same rows.
+        count = batch.history.shape[0] * batch.history.shape[2]
+        chosen = torch.randperm(count)[: max(1, round(self.share * count))].to(target.device)
+        found = self.network(self.history(batch), batch.issue_time, chosen)
+        made, sums = found if isinstance(found, tuple) else (found, None)
+        return self.scored(made[:, : self.leads(batch)], sums, rows_of(target, chosen), reducer)
 
-    def scored(self, made: Tensor, sums: Tensor | None, batch: Batch, reducer: Reducer) -> NetworkLosses:
-        """The loss of a normalised forecast."""
+    def scored(self, made: Tensor, sums: Tensor | None, target: Tensor, reducer: Reducer) -> NetworkLosses:
+        """The loss of a normalised forecast against normalised targets."""
         weights = torch.tensor(self.weights, dtype=made.dtype, device=made.device)
-        error = masked_mean(made, self.inputs.scaled(batch.future), weights, self.kind, reducer)
+        error = masked_mean(made, target, weights, self.kind, reducer)
         if sums is None:
             return NetworkLosses(error, error.detach(), torch.zeros_like(error))
         penalty: Tensor = self.network.penalty(reducer.sum(sums))  # type: ignore[operator]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from stationpde.baselines.neuralforecast_modules import made, models_of
-from stationpde.baselines.per_station import NetworkLearner, per_station
+from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
 from stationpde.training.source import WindowSource
@@ -88,6 +88,6 @@ BASELINE = Baseline(
     make=_make,
     needs="neuralforecast",
     rates=(1e-3, 3e-3),
-    train={"batch": 8, "epochs": 4, "patience": 2},
+    train=SHORT_EPOCHS,
     switches={"instance_norm": (False, True)},
 )

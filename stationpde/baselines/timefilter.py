@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from stationpde.baselines.per_station import NetworkLearner, per_station
+from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
 from stationpde.training.source import WindowSource
@@ -171,6 +171,6 @@ BASELINE = Baseline(
     kind="trained",
     make=_make,
     rates=(3e-4, 1e-3),
-    train={"batch": 8, "epochs": 4, "patience": 2},
+    train=SHORT_EPOCHS,
     switches={"instance_norm": (False, True)},
 )

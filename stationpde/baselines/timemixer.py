@@ -11,7 +11,7 @@ makes no use of are not trained.
 from __future__ import annotations
 
 from stationpde.baselines.neuralforecast_modules import made, models_of
-from stationpde.baselines.per_station import NetworkLearner, per_station
+from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
 from stationpde.training.source import WindowSource
@@ -47,6 +47,6 @@ BASELINE = Baseline(
     make=_make,
     needs="neuralforecast",
     rates=(3e-3, 1e-2),
-    train={"batch": 8, "epochs": 8, "patience": 2},
+    train=SHORT_EPOCHS,
     switches={"instance_norm": (False, True)},
 )

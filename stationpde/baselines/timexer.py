@@ -5,13 +5,13 @@ NeurIPS 2024.
 
 What differs from the original: called per station with weights that all stations share, each variable having the others
 as its exogenous ones; the patch is the longest of at most 16 steps that divides the window into two or more (8 of 16,
-16 of 48); no calendar features; instance normalisation is a switch that validation decides.
+16 of 48); width 128; no calendar features; instance normalisation is a switch that validation decides.
 """
 
 from __future__ import annotations
 
 from stationpde.baselines.neuralforecast_modules import made, models_of
-from stationpde.baselines.per_station import NetworkLearner, per_station
+from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
 from stationpde.training.source import WindowSource
@@ -29,7 +29,7 @@ def patch_of(history: int) -> int:
 def _make(config: Config, source: WindowSource, instance_norm: bool = False) -> NetworkLearner:
     settings = {
         "h": config.data.horizon, "input_size": config.data.history, "n_series": len(source.series.variables),
-        "patch_len": patch_of(config.data.history), "hidden_size": 256, "d_ff": 512, "n_heads": 8, "e_layers": 1,
+        "patch_len": patch_of(config.data.history), "hidden_size": 128, "d_ff": 256, "n_heads": 8, "e_layers": 1,
         "dropout": 0.1, "use_norm": False,
     }  # fmt: skip
     network = made(models_of("timexer").TimeXer, settings)
@@ -44,6 +44,6 @@ BASELINE = Baseline(
     make=_make,
     needs="neuralforecast",
     rates=(3e-4, 1e-3),
-    train={"batch": 8, "epochs": 4, "patience": 2},
+    train=SHORT_EPOCHS,
     switches={"instance_norm": (False, True)},
 )

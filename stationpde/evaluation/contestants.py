@@ -28,6 +28,7 @@ _TITLES = {"default": "StationPDE", "paper": "StationPDE (as printed)"}
 _PEER_TRAIN: Mapping[str, Any] = {
     "epochs": 40, "batch": 32, "lr": 1e-3, "schedule": "one_cycle", "weight_decay": 1e-4, "clip": 1.0, "average": 0.0,
     "patience": 5, "checkpoint_every": 500, "validate_windows": None, "max_steps": None,
+    "station_dropout": 0.0,
 }  # fmt: skip
 
 
@@ -101,7 +102,7 @@ class Contestant:
         rules = protocol(task.protocol)
         made = Config.preset("weather2k", self.variant, task.recipe)
         if self.peer is not None:
-            recipe = made.train.model_dump() if task.recipe == "paper" else {}
+            recipe = made.train.model_dump() | {"station_dropout": 0.0} if task.recipe == "paper" else {}
             train = {**_PEER_TRAIN, **self.peer.train, **recipe}
             made = Config.parse({**made.tree(), "train": train}, where=self.name)
         made = rules.over(made, task.hours, task.overrides).ablated(*self.parts)

@@ -175,7 +175,7 @@ def test_cdpnet_trains_its_direct_forecast_alone_at_first_and_then_everything():
 
 def test_patches_follow_the_window():
     assert patches_of(96) == (8, (8, 16, 24, 32)) and patches_of(48) == (4, (4, 8, 12, 16))
-    assert patches_of(16) == (1, (1, 3, 4, 5))
+    assert patches_of(16) == (2, (2, 3, 4, 5)) and patches_of(1) == (1, (1, 1, 1, 1))
     assert parts_of(96) == (12,) * 8 and parts_of(27) == (3,) * 7 + (6,) and parts_of(3) == (1, 1, 1)
     assert [patch_of(steps) for steps in (16, 48, 7)] == [4, 12, 1]
     assert [halvings(steps) for steps in (3, 8, 16, 48)] == [0, 1, 2, 3]
