@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from stationpde.baselines.registry import Baseline
-from stationpde.baselines.station_mlp import mlp_learner
+from stationpde.baselines.station_mlp import MIXED_ROWS, mlp_learner
 
 __all__ = ["BASELINE"]
 
@@ -16,5 +16,5 @@ BASELINE = Baseline(
     kind="trained",
     make=partial(mlp_learner, neighbours=0),
     rates=(1e-3, 3e-3),
-    train={"batch": 16, "epochs": 8, "schedule": "one_cycle", "patience": 3},
+    train=MIXED_ROWS,
 )

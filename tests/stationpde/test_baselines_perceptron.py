@@ -9,6 +9,7 @@ from baseline_records import KINDS, record, source_of
 
 from stationpde.baselines import baseline
 from stationpde.baselines.dlinear import DLinear
+from stationpde.baselines.inputs import StationInputs
 from stationpde.baselines.station_mlp import StationMLP
 from stationpde.config import Config
 from stationpde.training.checkpoint import load_weights
@@ -23,11 +24,12 @@ def _size(module: torch.nn.Module) -> int:
 
 
 def test_the_perceptron_has_the_size_of_the_reference():
-    config, stations = Config.preset("weather2k"), record().stations
+    config, source = Config.preset("weather2k"), source_of(record())[1]
+    given = config, source.series.stations, StationInputs.of(source)
 
-    # (80 own + 40 of neighbours + 32 of time + 3 of place) x 512, 512 x 512, 512 x 40, and biases.
-    assert _size(StationMLP(config, stations, 10800, 5, 8)) == 363_048
-    assert _size(StationMLP(config, stations, 10800, 5, 0)) == 363_048 - 40 * 512
+    # (80 own + 40 of neighbours + 32 of time + 13 of the station) x 512, 512 x 512, 512 x 40, and biases.
+    assert _size(StationMLP(*given, 8)) == 368_168
+    assert _size(StationMLP(*given, 0)) == 368_168 - 40 * 512
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -44,6 +46,29 @@ def test_every_learner_forecasts_any_network(name, kind):
     assert torch.isfinite(learner.predict(batch)).all()
     assert learner.predict(batch).shape == batch.future.shape
     assert all(parameter.grad is not None for parameter in learner.module.parameters())
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_step_takes_a_share_of_the_rows_of_many_windows(name):
+    config, source = source_of(record(), "train.station_dropout=0.7")
+    batch = source.batch(source.windows.train[:8])
+    learner = baseline(name).make(config, source)
+    history, rows = learner.history(batch), torch.tensor([3, 17, 5])
+    learner.module.eval()
+    with torch.no_grad():
+        whole = learner.network(history, batch.issue_time)
+        # Rows of five stations: window 0 station 3, window 3 station 2, window 1 station 0.
+        some = learner.network(history, batch.issue_time, rows)
+        torch.testing.assert_close(some, whole[[0, 3, 1], :, [3, 2, 0]], rtol=1e-5, atol=1e-6)
+        seen = []
+        learner.network.register_forward_pre_hook(lambda _, given: seen.append(given[2:]))
+        learner.module.train()
+        losses = [learner.losses(batch, LocalReducer()).total for _ in range(2)]
+        learner.module.eval()
+        learner.losses(batch, LocalReducer())
+
+    assert [len(given[0]) for given in seen[:2]] == [12, 12] and losses[0] != losses[1]
+    assert len(set(seen[0][0].tolist())) == 12 and seen[2] == ()
 
 
 def test_only_the_perceptron_with_neighbours_sees_them():
