@@ -10,7 +10,7 @@ from fields.variables import cf_attributes
 from stationpde.api import StationPDE
 from stationpde.errors import UsageError
 from stationpde.plots.errors import draw_error_by_altitude, draw_error_by_lead, rmse
-from stationpde.plots.maps import Frame, draw_forecast_map
+from stationpde.plots.maps import Frame, draw_forecast_map, draw_frame
 from stationpde.plots.parts import draw_altitude_weight, draw_parts, read_scores, relative_increase, whole_of
 from stationpde.plots.physics import coefficient_label, draw_physics, grouped_physics
 from stationpde.plots.redistribution import draw_redistribution, redistribution
@@ -72,6 +72,19 @@ def test_fields_reach_the_pixels_without_moving():
     shown = frame.on_pixels(east)
     # Bilinear is exact on a plane; both grids reach from border to border.
     np.testing.assert_allclose(shown[0], np.linspace(0.0, 1.0, shown.shape[1]), atol=1e-12)
+
+
+def test_arrows_of_maps_side_by_side_are_of_one_scale():
+    from matplotlib.figure import Figure
+    from matplotlib.quiver import Quiver
+
+    frame = Frame(reported_view().relief)
+    scales = []
+    for speed in (1.0, 7.0):
+        axes, wind = Figure().subplots(), np.full((2, *frame.grid.shape), speed)
+        draw_frame(axes, frame, wind[0], "u", (0.0, 9.0), wind=wind, strength=8.0)
+        scales += [found.scale for found in axes.collections if isinstance(found, Quiver)]
+    assert len(scales) == 2 and scales[0] == scales[1]
 
 
 # ---- humidity that the wind carries ----------------------------------------------------------------------------
