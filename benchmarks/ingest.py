@@ -22,6 +22,8 @@ import numpy as np
 
 _STEPS_OF_DAY = 24
 _CORES = 2
+_FIRST_YEAR = 2004
+_FOUR_YEARS = 1461 * 24
 
 
 def measure(quick: bool) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def measure(quick: bool) -> dict[str, Any]:
         return {
             "csv_long": _csv(folder, "long", text_mb),
             "csv_meteonet": _csv(folder, "meteonet", text_mb),
-            "csv_ingest": _csv_ingest(folder, text_mb, copies=1 if quick else 12),
+            "csv_ingest": _csv_ingest(folder, *((4096, 1) if quick else (_FOUR_YEARS, 4))),
             "weather2k": _weather2k(folder, *((200, 4096) if quick else (1866, 40_896))),
         }
 
@@ -78,10 +80,10 @@ def write_weather2k(path: Path, stations: int, count: int) -> None:
     array.flush()
 
 
-def write_csv(path: Path, kind: str, megabytes: int) -> None:
-    """A long table in time order, hourly; or MeteoNet's columns every six minutes."""
+def write_csv(path: Path, kind: str, megabytes: int, steps: int = 1 << 30) -> None:
+    """A long table in time order, hourly; or MeteoNet's columns every six minutes; to a size or a number of steps."""
     places = network(300)
-    ids = [f"S0{i:04d}" if kind == "long" else str(10_000_000 + i) for i in range(300)]
+    ids = [f"S{i:05d}" if kind == "long" else str(10_000_000 + i) for i in range(300)]
     spots = [f"{a:.4f},{b:.4f},{c:.1f}" for a, b, c in places.T]
     head = "station,time,lat,lon,alt,p,t,rh,dd,ff\n"
     if kind == "meteonet":
@@ -89,25 +91,28 @@ def write_csv(path: Path, kind: str, megabytes: int) -> None:
     hours = 1.0 if kind == "long" else 0.1
     with path.open("w") as out:
         out.write(head)
-        for first in range(0, 1 << 30, 240):
+        for first in range(0, steps, 240):
             if out.tell() > megabytes * 1_000_000:
                 return
             found = weather(places, first, 240, hours)
-            for j in range(240):
-                when = np.datetime64("2016-01-01") + np.timedelta64(round((first + j) * hours * 60), "m")
+            for j in range(min(240, steps - first)):
+                when = np.datetime64(f"{_FIRST_YEAR}-01-01") + np.timedelta64(round((first + j) * hours * 60), "m")
                 out.write("".join(_row(kind, ids[i], spots[i], when, found, i, j) for i in range(300)))
 
 
-def extend_csv(path: Path, copies: int) -> None:
-    """Append a long table to itself under other stations' names: text is written faster than it is made."""
+def repeat_csv(path: Path, copies: int) -> None:
+    """Append a long table of four years to itself, four years later each time: faster than to make the text."""
     with path.open("rb") as source, path.open("ab") as out:
         source.readline()
         first, end = source.tell(), path.stat().st_size
         for copy in range(1, copies):
             source.seek(first)
             while source.tell() < end:
-                part = b"\n" + source.read(1 << 24) + source.readline()
-                out.write(part.replace(b"\nS0", b"\nS%02d" % copy)[1:])
+                part = source.read(min(1 << 24, end - source.tell()))
+                part += source.readline() if source.tell() < end else b""
+                for year in range(_FIRST_YEAR, _FIRST_YEAR + 4):
+                    part = part.replace(b",%d-" % year, b",<%d-" % (year + 4 * copy))
+                out.write(part.replace(b",<", b","))
 
 
 def _row(kind: str, name: str, spot: str, when: Any, found: dict[str, Any], i: int, j: int) -> str:
@@ -156,11 +161,11 @@ def _csv(folder: Path, kind: str, megabytes: int) -> dict[str, Any]:
     return found
 
 
-def _csv_ingest(folder: Path, megabytes: int, copies: int) -> dict[str, Any]:
-    """A whole ingest of a table of `copies` times `megabytes`, for its memory."""
+def _csv_ingest(folder: Path, steps: int, copies: int) -> dict[str, Any]:
+    """A whole ingest of a table: in full sixteen years of 300 stations, 3 GB."""
     path = folder / "whole.csv"
-    write_csv(path, "long", megabytes)
-    extend_csv(path, copies)
+    write_csv(path, "long", 1 << 20, steps)
+    repeat_csv(path, copies)
     found = _in_process("ingest_csv", str(path), str(folder / "whole.zarr"))
     path.unlink()
     return found
