@@ -186,6 +186,10 @@ class CDPNetLearner(NetworkLearner):
         """Whether the direct forecast is all there is so far."""
         return int(self.counted.steps) <= self.first
 
+    def to_last_stage(self) -> None:
+        """Go on as if the direct forecast had been trained."""
+        self.counted.steps.fill_(self.first + 1)
+
     def forecast(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """The normalised forecast."""
         leads = self.leads(batch)

@@ -34,6 +34,9 @@ __all__ = ["Fitted", "Workshop"]
 # prime to the steps of a day, so that all hours are among them.
 _SEARCH_SHARE = 0.2
 _SEARCH_WINDOWS = 101
+# The score of a choice that diverged, or that had no validation in its time.
+_WORST = 1e30
+_TOO_SHORT = "SPDE-B011"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +163,7 @@ class Workshop:
             except BudgetSpent:
                 if RunDirectory(run).best() is None:
                     raise ResourceError(
-                        f"{cap:.0f} CPU seconds were not enough for one validation", code="SPDE-B011",
+                        f"{cap:.0f} CPU seconds were not enough for one validation", code=_TOO_SHORT,
                         where=str(run), do="--cap with a longer time",
                     ) from None  # fmt: skip
                 return None
@@ -185,7 +188,7 @@ class _Trial:
         self.scores: dict[str, float] = {}
 
     def score(self, choice: dict[str, Any]) -> float:
-        """The validation score of a choice; infinite if it diverged."""
+        """The validation score of a choice; enormous if it diverged."""
         key = json.dumps(choice, sort_keys=True)
         if key not in self.scores:
             self.scores[key] = self._trained(choice, len(self.scores))
@@ -210,11 +213,18 @@ class _Trial:
             config = config.with_overrides([f"train.max_steps={steps_that_fit(pace, self.seconds)}"])
         else:
             config = config.with_overrides(["train.epochs=1"])
+        # The ledger counts the whole search: this choice may take its share on top of those before it.
+        cap = None if self.seconds is None else self.ledger.spent.get("search", 0.0) + self.seconds
         try:
-            result = self.shop._train(config, self.source, folder, build, self.ledger, None, what="search")
+            self.shop._train(config, self.source, folder, build, self.ledger, cap, what="search")
         except DivergedError:
-            return 1e30
-        return 1e30 if result is None or result.score is None else result.score
+            return _WORST
+        except ResourceError as problem:
+            if problem.code != _TOO_SHORT:
+                raise
+            return _WORST
+        found = (RunDirectory(folder).best() or {}).get("score")
+        return _WORST if found is None else float(found)
 
 
 def _facts(run: Path, result: TrainResult | None, ledger: Ledger, config: Config) -> dict[str, Any]:

@@ -7,7 +7,11 @@ import time
 
 import pytest
 
+from stationpde.config import Config
+from stationpde.errors import ResourceError
 from stationpde.evaluation.budget import BudgetSpent, Ledger, Pace, has_flattened, steps_that_fit
+from stationpde.evaluation.contestants import contestant
+from stationpde.evaluation.fitting import _Trial
 
 
 def work(seconds: float) -> None:
@@ -47,6 +51,28 @@ def test_planned_steps_and_validations_take_the_time_that_there_is():
     # an epoch takes 5 s of steps and 1 s of validation; one validation is kept for the end
     assert steps_that_fit(pace, 61.0) == 100
     assert steps_that_fit(pace, 0.1) == 1
+
+
+@pytest.mark.parametrize("code", ["SPDE-B011", "SPDE-T070"])
+def test_a_choice_that_takes_too_long_is_the_worst_and_other_faults_are_told(code, tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "spent.json")
+    ledger.spent["search"] = 7.0
+    monkeypatch.setattr(Pace, "kept", lambda *_: Pace(1.0, 0.1, 10, 20))
+    caps = []
+
+    class Shop:
+        def _train(self, config, source, run, build, ledger, cap, what):
+            caps.append(cap)
+            raise ResourceError("no", code=code)
+
+    trial = _Trial(Shop(), contestant("dlinear"), Config.preset("tiny"), None, tmp_path, ledger, 50.0)
+    if code == "SPDE-B011":
+        assert trial.score({"lr": 1e-3}) == 1e30
+    else:
+        with pytest.raises(ResourceError):
+            trial.score({"lr": 1e-3})
+    # A fifth of its share, on top of what the search has taken before.
+    assert caps == [7.0 + 10.0]
 
 
 def test_a_pace_is_measured_once(tmp_path):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from neural_baseline_cases import made, network, source
+from neural_baseline_cases import config, made, network, source
 
 from fields.series import Stations
+from stationpde.baselines import baseline
 from stationpde.baselines.cdpnet import CDPNet, inverse_distance
 from stationpde.baselines.corrformer import Corrformer
 from stationpde.baselines.multipatchformer import parts_of, patches_of
@@ -13,6 +14,7 @@ from stationpde.baselines.station_tree import StationTree, levels_for
 from stationpde.baselines.timefilter import patch_of
 from stationpde.baselines.timemixer import halvings
 from stationpde.baselines.timexer import patch_of as divided_by
+from stationpde.evaluation.budget import Pace
 from stationpde.training.learner import LocalReducer
 
 TIME = torch.tensor([1_700_000_000, 1_700_500_000])
@@ -171,6 +173,17 @@ def test_cdpnet_trains_its_direct_forecast_alone_at_first_and_then_everything():
 
 
 # ---- windows -----------------------------------------------------------------------------------------------------
+
+
+def test_the_pace_of_a_learner_of_two_stages_is_that_of_the_second():
+    built = []
+
+    def build(settings, given):
+        built.append(baseline("cdpnet").make(settings, given))
+        return built[-1]
+
+    Pace.measured(config(), source(), build)
+    assert built[0].first > 4 and not built[0].alone
 
 
 def test_patches_follow_the_window():
