@@ -17,7 +17,7 @@ Wallace and Hobbs (2006), Atmospheric Science, 2nd edition, Academic Press.
 from __future__ import annotations
 
 from . import constants
-from .elementwise import A, exp, log, maximum
+from .elementwise import A, add_scaled, exp, log, maximum
 
 __all__ = [
     "air_density",
@@ -157,8 +157,7 @@ def saturation_vapour_pressure(temperature: A) -> A:
     ``h = (c_l - c_pv) / R_v`` as ``e_s0 exp((L_0 / (R_v T_0) + h)(1 - x) + h ln x)``: one logarithm and one
     exponential. It solves Clausius-Clapeyron exactly: ``d e_s / dT = e_s L / (R_v T^2)``.
     """
-    x = T_triple / temperature
-    return e_s0 * exp(_EXPONENT * (1.0 - x) + _HEAT_POWER * log(x))
+    return e_s0 * _saturation_ratio(temperature)
 
 
 def saturation_vapour_pressure_bolton(temperature: A) -> A:
@@ -222,7 +221,7 @@ def specific_humidity_from_vapour_pressure(vapour_pressure: A, pressure: A) -> A
     -----
     Wallace and Hobbs (2006), Eq. 3.59, with the mixing ratio ``q / (1 - q)``.
     """
-    return epsilon * vapour_pressure / (pressure - _DRY_SHARE * vapour_pressure)
+    return epsilon * vapour_pressure / add_scaled(pressure, vapour_pressure, -_DRY_SHARE)
 
 
 def saturation_humidity(temperature: A, pressure: A) -> A:
@@ -289,8 +288,9 @@ def specific_humidity(temperature: A, pressure: A, relative_humidity: A) -> A:
     -----
     ``e_s`` is `saturation_vapour_pressure`.
     """
-    e = relative_humidity * saturation_vapour_pressure(temperature)
-    return specific_humidity_from_vapour_pressure(e, pressure)
+    # As `specific_humidity_from_vapour_pressure`, in units of e_s0: one pass less over a few thousand stations.
+    e = relative_humidity * _saturation_ratio(temperature)
+    return (epsilon * e_s0) * e / add_scaled(pressure, e, -_DRY_SHARE * e_s0)
 
 
 def dew_point(vapour_pressure: A) -> A:
@@ -420,3 +420,9 @@ def specific_humidity_from_mixing_ratio(mixing_ratio: A) -> A:
     Wallace and Hobbs (2006), Eq. 3.58.
     """
     return mixing_ratio / (1.0 + mixing_ratio)
+
+
+def _saturation_ratio(temperature: A) -> A:
+    """``e_s / e_s0``, see `saturation_vapour_pressure`."""
+    x = T_triple / temperature
+    return exp(add_scaled((x - 1.0) * -_EXPONENT, log(x), _HEAT_POWER))

@@ -158,3 +158,14 @@ def test_whole_module_traces_into_one_graph():
     x = torch.linspace(-2.0, 2.0, 9, dtype=torch.float64)
     traced = torch.compile(formula, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(traced(x), formula(x))
+
+
+def test_add_scaled_is_the_sum_on_tensors_and_floats_gradients_included():
+    a, b = (torch.linspace(1.0, 2.0, 5, dtype=torch.float64) * k for k in (1.0, -3.0))
+    a.requires_grad_()
+    b.requires_grad_()
+    torch.testing.assert_close(ew.add_scaled(a, b, 0.25), a + 0.25 * b, rtol=1e-15, atol=0.0)
+    by_a, by_b = torch.autograd.grad(ew.add_scaled(a, b, 0.25).sum(), [a, b])
+    assert torch.equal(by_a, torch.ones_like(a)) and torch.equal(by_b, torch.full_like(b, 0.25))
+    assert ew.add_scaled(2.0, 8.0, 0.25) == 4.0
+    assert torch.equal(ew.add_scaled(2.0, b, 0.25), 2.0 + 0.25 * b)
