@@ -20,7 +20,7 @@ from .trace import ArrayInfo
 __all__ = ["SEPARATE", "block_kinds", "emit_c"]
 
 BORDERS = {"zero_gradient": 0, "periodic": 1, "reflecting": 2}
-WINDOW_BYTES = 16384  # rows are kept in about half of a first-level cache
+WINDOW_BYTES = 65536  # more than a first-level cache: three rows are in use at a time, and moving rows up costs more
 SEPARATE = ("closure", "static", "grid")  # kinds of arrays that come one by one, with strides of their own
 TASK_CELLS = 49152  # rows are dealt out in blocks of about this many cells, whatever the number of threads
 
@@ -167,9 +167,10 @@ class _SweepSource:
     def sizes(self) -> str:
         k, size = self.k, 8 if self.source.double else 4
         left = -(-self.radius_x // 16) * 16
-        pitch = left + -(-(self.source.nx + 16 + self.radius_x) // 16) * 16
+        tail = 16 if self.source.nx % 16 else 0  # the last vector of a row reads beyond its end
+        pitch = left + -(-(self.source.nx + tail + self.radius_x) // 16) * 16
         pitch += 16 if pitch * size % 4096 == 0 else 0
-        rows = 2 * self.radius_y + max(2, min(16, WINDOW_BYTES // max(1, len(self.views) * pitch * size)))
+        rows = 2 * self.radius_y + max(2, min(32, WINDOW_BYTES // max(1, len(self.views) * pitch * size)))
         edge = -(-max(1, self.reach) // 16) * 16
         buffer = 2 * edge + -(-(self.source.nx + 16) // 16) * 16
         values = {
