@@ -43,7 +43,8 @@ def provenance(results: Results) -> str:
     seeds = sorted({seed for found in results.horizons for seed in found.seeds})
     versions = next(iter(results.horizons[0].cells.values()))[0].about["versions"]
     commits = sorted({str(c.about.get("commit")) for h in results.horizons for cs in h.cells.values() for c in cs})
-    cap = "none" if results.cap is None else f"{results.cap / 60:g} CPU-minutes for each learned model, search included"
+    minutes = "none" if results.cap is None else f"{results.cap / 60:.3g} CPU-minutes"
+    cap = minutes if results.cap is None else f"{minutes} for each learned model, search included"
     rows = {
         "data": f"{data['name']}, {data['stations']} stations, every {data['step_seconds'] / 3600:g} h, "
         f"fingerprint {data['fingerprint'][:12]}",
