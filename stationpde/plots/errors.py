@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fields.variables import VARIABLES, display_unit
-from stationpde.plots.style import FAINT, INK, MODELS, sheet
+from stationpde.plots.style import FAINT, INK, MODELS, hour_ticks, sheet
 
 if TYPE_CHECKING:
     from stationpde.evaluation.statistics import ErrorStatistics
@@ -43,7 +43,7 @@ def draw_error_by_lead(
                            zorder=3 if number == 0 else 2)  # fmt: skip
             place.set_title(VARIABLES[variable].long_name, fontsize=9)
             place.set_xlabel("hours ahead")
-            place.locator_params(axis="x", integer=True, nbins=6)
+            hour_ticks(place)
             place.set_ylabel(f"RMSE [{display_unit(variable, difference=True)}]")
             place.set_ylim(bottom=0.0)
         handles, labels = axes[0, 0].get_legend_handles_labels()

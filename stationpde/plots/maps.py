@@ -83,7 +83,7 @@ def draw_forecast_map(
     if not 1 <= number < steps:
         raise UsageError(f"there is no lead {lead}; leads run from 1 to {steps - 1}", code="SPDE-R004")
     frame, channel = Frame(relief), STATE_VARIABLES.index(variable)
-    panels = [("forecast", moment.fields[number])]
+    panels = [("forecast (dots: observed)", moment.fields[number])]
     truth = moment.truth[number]
     if np.isfinite(truth).any():
         panels.append(("lifted from observations", truth))

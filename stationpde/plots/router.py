@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stationpde.plots.style import CHANNELS, COLOURS, FAINT, INK, sheet
+from stationpde.plots.style import CHANNELS, COLOURS, FAINT, INK, hour_ticks, sheet
 from stationpde.state import STATE
 
 __all__ = ["draw_router"]
@@ -61,6 +61,7 @@ def _draw_by_lead(
     room = max(0.02, 0.15 * (high - low))
     axes.set_ylim(max(0.0, low - room), min(1.0, high + room))
     axes.set_xlabel("hours ahead")
+    hour_ticks(axes)
     axes.set_ylabel("weight of the data-driven branch")
     axes.set_title("(b) by lead", pad=22)
     axes.legend(

@@ -12,7 +12,7 @@ import numpy as np
 from fields.errors import printable
 from fields.variables import STATE_VARIABLES
 from stationpde.errors import UsageError
-from stationpde.plots.style import COLOURS, FAINT, INK, label_of, sheet
+from stationpde.plots.style import COLOURS, FAINT, INK, hour_ticks, label_of, sheet
 from stationpde.report.moment import stamp
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def draw_series(
             panel.plot(ahead, moment.forecast[:, number, row], lw=2.0, color=COLOURS[name], label="forecast")
             panel.set_title(label_of(name), fontsize=9)
             panel.set_xlim(hours[0] - 0.5, hours[-1] + 0.5)
+        hour_ticks(axes[-1, 0], most=14)
         axes[-1, 0].set_xlabel(f"hours since {stamp(moment.issue_time)} UTC")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper right", ncols=4)

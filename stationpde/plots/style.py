@@ -14,7 +14,8 @@ from fields import atomic
 from fields.variables import VARIABLES, display_unit
 from stationpde.errors import UsageError
 
-__all__ = ["CHANNELS", "COLOURS", "FAINT", "INK", "MODELS", "SYMBOLS", "check_picture", "label_of", "sheet"]
+__all__ = ["CHANNELS", "COLOURS", "FAINT", "INK", "MODELS", "SYMBOLS", "check_picture", "hour_ticks",
+           "label_of", "sheet"]  # fmt: skip
 
 INK, FAINT = "#1d2733", "#51606e"
 # Of the variables and of the channels of the state; told apart in grey and by colour-blind eyes.
@@ -83,6 +84,15 @@ def _write(figure: Any, target: Path) -> None:
             os.replace(scratch, target)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def hour_ticks(axes: Any, most: int = 7) -> None:
+    """Ticks of an axis of hours at parts of a day."""
+    from matplotlib.ticker import MultipleLocator
+
+    first, last = axes.get_xlim()
+    step = next((hours for hours in (1, 3, 6, 12, 24, 48, 96) if (last - first) / hours < most), 168)
+    axes.xaxis.set_major_locator(MultipleLocator(step))
 
 
 def label_of(variable: str, *, difference: bool = False) -> str:
