@@ -171,7 +171,9 @@ def _ingested(
     except DataError as problem:
         if problem.code == _LENGTH_UNKNOWN:
             typed = shlex.join(["stationpde", command, dataset, "--data", str(path)])
-            problem.do = printable(f"{typed} --start 2023-01-01 --time-zone UTC   with the real start and zone; the rest as you typed it")
+            problem.do = printable(
+                f"{typed} --start 2023-01-01 --time-zone UTC   with the real start and zone; the rest as you typed it"
+            )
         raise
     report.extend(made.report)
     about = {"identity": identity, "source": str(path), "fingerprint": made.fingerprint}
