@@ -163,7 +163,7 @@ class Workshop:
             except BudgetSpent:
                 if RunDirectory(run).best() is None:
                     raise ResourceError(
-                        f"{cap:.0f} CPU seconds were not enough for one validation", code=_TOO_SHORT,
+                        f"{cap:.0f} CPU seconds were not enough for one validation", code="SPDE-B011",
                         where=str(run), do="--cap with a longer time",
                     ) from None  # fmt: skip
                 return None
