@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..backends import Inputs
+from ..boundaries import Boundary
 from ..expr import Expr, Sum
 from ..system import PDESystem
 
@@ -146,6 +147,8 @@ def _sizes(drawn: DrawnSystem) -> dict[str, Tensor]:
                 coefficients[symbol.name] = coefficients.get(symbol.name, 0.0) + term
         shares = (result.detach() * run.weights).abs().sum((0, 2, 3))
         total["by factor"] = total.get("by factor", 0.0) + shares / run.factor
+    if drawn.grid.boundary.rim is not None:
+        total["by factor"] = total["by factor"] + _of_the_rim(drawn, boundary)
     # Where every term vanishes (the slope of a uniform field), the terms hold round-off of what they are differences
     # of: against a thousandth of all that was added up, that is small.
     floor = 1e-3 * float(total["by factor"].sum())
@@ -154,6 +157,14 @@ def _sizes(drawn: DrawnSystem) -> dict[str, Tensor]:
         total["by coefficients"].clamp_min_(floor)
     total["by factor"].clamp_min_(floor)
     return total
+
+
+def _of_the_rim(drawn: DrawnSystem, without: Boundary) -> Tensor:
+    """What the rim adds to the sums for the factors: it is scaled by them as the equations are."""
+    run = _Run(drawn, "torch", torch.float64)
+    bare = _Run(replace(drawn, grid=drawn.grid.with_boundary(without)), "torch", torch.float64)
+    added = run.tendency.runner.tendency(run.inputs()) - bare.tendency.runner.tendency(bare.inputs())
+    return (added.detach() * run.weights).abs().sum((0, 2, 3)) * run.factor.max() / run.factor
 
 
 def _layers(system: PDESystem) -> Iterator[PDESystem]:

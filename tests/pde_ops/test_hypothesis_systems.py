@@ -11,9 +11,10 @@ import torch
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from pde_ops import Field, Grid2D, PDESystem, Positive, Static, backends, operators, unit_registry
+from pde_ops import Closure, Field, Grid2D, PDESystem, Positive, Static, backends, operators, unit_registry
 from pde_ops.backends import Inputs
 from pde_ops.backends.eager import EagerRunner
+from pde_ops.boundaries import Boundary, Rim
 from pde_ops.testing.strategies import DrawnSystem, systems, worst_difference
 
 pytestmark = pytest.mark.skipif(
@@ -49,6 +50,14 @@ def test_fused_equals_torch_on_drawn_systems(drawn: DrawnSystem, dtype: torch.dt
 @given(systems(), DTYPES, STEPS)
 def test_fused_equals_torch_on_many_drawn_systems(drawn: DrawnSystem, dtype: torch.dtype, dt: float | None) -> None:
     agree(drawn, dtype, dt)
+
+
+def test_a_rim_counts_where_the_equations_vanish():
+    """Its part of a factor's derivative is a sum over the grid: against nothing, its last digit would be infinite."""
+    c, source = Field("c", "1"), Closure("S", "1/s")
+    grid = Grid2D.plane(11, 13, dx=20e3, dy=15e3, boundary=Boundary(rim=Rim(width=3, timescale=600.0)))
+    drawn = DrawnSystem(PDESystem("still", {c: source}), grid, {"c": (0.0, 1.0), "S": (0.0, 0.0)}, {}, 481, 2)
+    assert worst_difference(drawn, "fused", torch.float64, dt=1000.0) <= TOLERANCE[torch.float64]
 
 
 @settings(max_examples=60)
