@@ -15,11 +15,17 @@ from .scaled import ScaleKernel, scale_kernel
 __all__ = ["Evaluate", "Scale", "evaluate", "scale"]
 
 Rule = tuple[str, float, float]  # name, rho, quiet share
+WANTS = {  # kinds of scalars that derivatives are wanted by: (coefficients, factors) -> what the plan calls them
+    (False, False): frozenset[str](),
+    (True, False): frozenset({"coefficient"}),
+    (False, True): frozenset({"factor"}),
+    (True, True): frozenset({"coefficient", "factor"}),
+}
 
 
 def evaluate(call: Call, state: Tensor, coefficients: Tensor, factor: Tensor, closures: list[Tensor]) -> Tensor:
     """Tendency, or state advanced by it; recorded for differentiation only if somebody may ask."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (state, coefficients, factor, *closures)):
+    if _is_recorded(state, coefficients, factor, closures):
         result: Tensor = Evaluate.apply(call, state, coefficients, factor, *closures)  # type: ignore[no-untyped-call]
         return result
     return call.compiled.forward(call, state, closures, coefficients, factor)[0]
@@ -29,10 +35,17 @@ def scale(
     call: Call, rule: Rule, state: Tensor, coefficients: Tensor, factor: Tensor, closures: list[Tensor]
 ) -> Tensor:
     """State advanced by a scaled increment."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (state, coefficients, factor, *closures)):
+    if _is_recorded(state, coefficients, factor, closures):
         result: Tensor = Scale.apply(call, rule, state, coefficients, factor, *closures)  # type: ignore[no-untyped-call]
         return result
     return _scaled(call, rule, state, coefficients, factor, closures, recording=False)[0]
+
+
+def _is_recorded(state: Tensor, coefficients: Tensor, factor: Tensor, closures: list[Tensor]) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    learned = state.requires_grad or coefficients.requires_grad or factor.requires_grad
+    return learned or any(t.requires_grad for t in closures)
 
 
 class Evaluate(torch.autograd.Function):
@@ -43,7 +56,8 @@ class Evaluate(torch.autograd.Function):
         """Run the forward kernel."""
         result, stored = call.compiled.forward(call, state, closures, coefficients, factor, recording=True)
         ctx.call = call
-        ctx.save_for_backward(state, coefficients, factor, *stored, *closures)
+        read = call.compiled.to_save(call.kind)[1]
+        ctx.save_for_backward(state, coefficients, factor, *stored, *[closures[k] for k in read])
         return result
 
     @staticmethod
@@ -67,7 +81,8 @@ class Scale(torch.autograd.Function):
         """Run the tendency kernel and scale what it gives."""
         result, rate, notes, stored = _scaled(call, rule, state, coefficients, factor, closures, recording=True)
         ctx.call = call
-        ctx.save_for_backward(state, coefficients, factor, *stored, *closures, rate, notes)
+        read = call.compiled.to_save(call.kind)[1]
+        ctx.save_for_backward(state, coefficients, factor, *stored, *[closures[k] for k in read], rate, notes)
         return result
 
     @staticmethod
@@ -108,17 +123,19 @@ def _scaler(call: Call, like: Tensor) -> ScaleKernel:
 def _adjoint(ctx: Any, seeds: dict[str, Tensor], saved: Sequence[Any], *, coefficients_at: int) -> list[Tensor | None]:
     """Derivatives by state, coefficients, factor and closures."""
     call: Call = ctx.call
-    state, coefficients, factor, intermediates, values, *closures = saved
-    wanted = {"coefficient"} if ctx.needs_input_grad[coefficients_at] else set()
-    if call.kind == "advance" and ctx.needs_input_grad[coefficients_at + 1]:
-        wanted.add("factor")
-    by_state, by_closure, by_scalar = call.compiled.backward(
-        call, frozenset(wanted), seeds, state, (intermediates, values), closures, coefficients, factor
+    state, coefficients, factor, intermediates, values, *rest = saved
+    compiled = call.compiled
+    read = compiled.to_save(call.kind)[1]
+    closures = dict(zip(read, rest, strict=True)) if read else {}
+    needed = ctx.needs_input_grad
+    by_coefficients, by_factors = needed[coefficients_at], call.kind == "advance" and needed[coefficients_at + 1]
+    by_state, by_closure, by_scalar = compiled.backward(
+        call, WANTS[by_coefficients, by_factors], seeds, state, (intermediates, values), closures, coefficients, factor
     )
     count = coefficients.shape[0]
-    by_coefficient = by_scalar[:count] if "coefficient" in wanted else None
-    by_factor = by_scalar[count:] if "factor" in wanted else None
-    return [by_state, by_coefficient, by_factor, *by_closure]
+    of_factors = by_scalar[count:] if by_factors else None
+    of_coefficients = (by_scalar[:count] if by_factors else by_scalar) if by_coefficients else None
+    return [by_state, of_coefficients, of_factors, *by_closure]
 
 
 class _Refuse(torch.autograd.Function):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,13 +14,13 @@ from torch import Tensor
 
 from ...errors import BackendError
 from .build import Compiler, load_library
-from .emit_c import emit_c
+from .emit_c import SEPARATE, block_kinds, emit_c
 from .plan import Kernel
 
 __all__ = ["Arguments", "CKernel", "Launch"]
 
 _RUN_TYPES = (
-    ctypes.c_void_p,  # arrays
+    ctypes.c_char_p,  # addresses and strides
     ctypes.c_long,  # batch
     ctypes.c_long,  # ny
     ctypes.c_void_p,  # coefficients
@@ -29,7 +30,6 @@ _RUN_TYPES = (
     ctypes.c_void_p,  # derivatives by scalars
     ctypes.c_int,  # threads
 )
-SEPARATE = ("closure", "static", "grid")  # kinds of arrays that come one by one, with strides of their own
 
 
 @dataclass(slots=True)
@@ -40,14 +40,14 @@ class Arguments:
     ----------
     blocks : by kind, dense arrays that lie one behind the other: ``[batch, n, y, x]``, and ``[n, batch, y, x]`` for
         the derivatives by closures
-    closures : ``[batch, y, x]`` with dense columns
+    closures : by position, ``[batch, y, x]`` with dense columns; an adjoint gets those that it reads
     planes : statics and arrays of the grid by (kind, name), ``[1, y, x]`` with dense columns
     rows : ``[row, y]`` float64, and where it lies in memory
     """
 
     batch: int
     blocks: Mapping[str, Tensor]
-    closures: Sequence[Tensor]
+    closures: Sequence[Tensor] | Mapping[int, Tensor]
     planes: Mapping[tuple[str, str], Tensor]
     coefficients: Tensor
     factor: Tensor
@@ -59,7 +59,7 @@ class Launch(Protocol):
     """A compiled kernel."""
 
     def __call__(self, arguments: Arguments) -> Tensor | None:
-        """Run it; an adjoint returns the derivatives by the coefficients and, behind them, the factors, in float64."""
+        """Run it; an adjoint returns the derivatives by the coefficients and, if wanted, behind them by the factors."""
 
 
 class CKernel:
@@ -70,41 +70,27 @@ class CKernel:
         self._run = self._library.run
         self._run.argtypes, self._run.restype = _RUN_TYPES, ctypes.c_int
         self._ny = ny
-        self._scalars = kernel.traced.coefficients + len(kernel.traced.outputs) if kernel.seeded else 0
-        self._plane = ny * nx * dtype.itemsize
+        self._dtype = dtype
+        self._scalars = kernel.derivatives if kernel.seeded else None
         infos = [kernel.traced.arrays[a] for a in kernel.arrays()]
-        counts = {**kernel.traced.counts(), "saved": kernel.saved}
-        table: list[int] = []
-        # Strides of dense arrays are known beforehand: a call fills in addresses, and strides of what comes separately.
-        self._dense: dict[str, list[tuple[int, int]]] = {}
-        self._separate: list[tuple[int, str, Any]] = []
-        for slot, info in enumerate(infos):
-            if info.kind in SEPARATE:
-                self._separate.append((3 * slot, info.kind, info.index if info.kind == "closure" else info.name))
-                table += (0, 0, 0)
-            else:
-                self._dense.setdefault(info.kind, []).append((3 * slot, info.index))
-                together = 1 if info.kind == "gradient closure" else counts[info.kind.removeprefix("gradient ")]
-                table += (0, together * ny * nx, nx)
-        self._table_type = ctypes.c_int64 * len(table)
-        self._template = self._table_type(*table)
+        # The generated code knows where the arrays of a block lie: a call hands over as little as possible.
+        self._blocks = block_kinds(infos)
+        self._separate: list[tuple[str, Any]] = [
+            (i.kind, i.index if i.kind == "closure" else i.name) for i in infos if i.kind in SEPARATE
+        ]
+        self._given = struct.Struct(f"{len(self._blocks) + 3 * len(self._separate)}q")
 
     def __call__(self, arguments: Arguments) -> Tensor | None:
         """Run it; return the derivatives by the scalars."""
-        table = self._table_type.from_buffer_copy(self._template)
-        for kind, places in self._dense.items():
-            start, step = arguments.blocks[kind].data_ptr(), self._plane
-            if kind == "gradient closure":
-                step *= arguments.batch
-            for slot, index in places:
-                table[slot] = start + index * step
-        for slot, kind, index in self._separate:
-            tensor = arguments.closures[index] if kind == "closure" else arguments.planes[kind, index]
+        blocks, closures = arguments.blocks, arguments.closures
+        given = [blocks[kind].data_ptr() for kind in self._blocks]
+        for kind, index in self._separate:
+            tensor = closures[index] if kind == "closure" else arguments.planes[kind, index]
             sample, row, _ = tensor.stride()
-            table[slot], table[slot + 1], table[slot + 2] = tensor.data_ptr(), sample, row
-        derivatives = torch.zeros(self._scalars, dtype=torch.float64) if self._scalars else None
+            given += (tensor.data_ptr(), sample, row)
+        derivatives = None if self._scalars is None else torch.empty(self._scalars, dtype=self._dtype)
         failed = self._run(
-            table,
+            self._given.pack(*given),
             arguments.batch,
             self._ny,
             arguments.coefficients.data_ptr(),

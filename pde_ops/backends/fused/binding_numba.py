@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .binding import SEPARATE, Arguments
+from .binding import Arguments
 from .cache import cache_directory, publish
+from .emit_c import SEPARATE
 from .emit_numba import emit_numba
 from .plan import Kernel
 
@@ -33,7 +34,8 @@ class NumbaKernel:
         self._directory = _stored(source)
         self._module = _imported(self._directory)
         self._ny = ny
-        self._scalars = kernel.traced.coefficients + len(kernel.traced.outputs)
+        self._dtype = dtype
+        self._scalars = kernel.derivatives
         infos = [kernel.traced.arrays[a] for a in kernel.arrays()]
         self._places: list[tuple[str, Any]] = [(i.kind, i.name if i.kind in SEPARATE[1:] else i.index) for i in infos]
         self._is_new = True
@@ -54,7 +56,7 @@ class NumbaKernel:
         if self._is_new:
             _seal(self._directory)
             self._is_new = False
-        return derivatives
+        return derivatives.to(self._dtype)
 
     def _array(self, arguments: Arguments, kind: str, index: Any) -> Tensor:
         if kind == "closure":

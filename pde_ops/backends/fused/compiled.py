@@ -43,19 +43,23 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class _Adjoint:
-    """An adjoint kernel, with the fields it gives no derivative by and the closures it does."""
+    """An adjoint kernel, with the fields and closures that it gives no derivative by."""
 
     launch: Launch
     idle_fields: tuple[int, ...]
-    closures: tuple[bool, ...]
+    idle_closures: tuple[int, ...]
 
 
 def _planes(state: Tensor, count: int) -> Tensor | None:
     return state.new_empty(state.shape[0], count, *state.shape[2:]) if count else None
 
 
-def _present(stored: Stored) -> dict[str, Tensor]:
-    return {kind: tensor for kind, tensor in zip(("stage", "saved"), stored, strict=True) if tensor is not None}
+def _add_stored(blocks: dict[str, Tensor], stored: Stored) -> None:
+    intermediates, values = stored
+    if intermediates is not None:
+        blocks["stage"] = intermediates
+    if values is not None:
+        blocks["saved"] = values
 
 
 class Compiled:
@@ -67,7 +71,7 @@ class Compiled:
         self.engine = engine
         self.plane_infos = [info for info in traced.arrays if info.kind in ("static", "grid")]
         self._stored = sum(len(stage) for stage in traced.stages)
-        self._saved: dict[str, list[Node]] = {}
+        self._saved: dict[str, tuple[list[Node], tuple[int, ...]]] = {}
         self._forward: dict[tuple[str, torch.dtype, bool], Launch] = {}
         self._backward: dict[tuple[str, torch.dtype, frozenset[str]], _Adjoint] = {}
 
@@ -96,14 +100,14 @@ class Compiled:
         """Return the outputs ``[batch, field, y, x]``, and what is kept: intermediates, and values for the adjoint."""
         key = (call.kind, state.dtype, recording)
         launch = self._forward.get(key)
-        saved = self._to_save(call.kind) if recording else []
+        saved = self.to_save(call.kind)[0] if recording else []
         if launch is None:
             kernel = forward_kernel(self.traced, self.outputs(call.kind), saved)
             launch = self._forward[key] = self.engine.make(kernel, self.grid, state.dtype)
         result = torch.empty_like(state)
         blocks = {"field": state, "output": result}
-        stored: Stored = (_planes(state, self._stored), _planes(state, len(saved)))
-        blocks |= _present(stored)
+        stored = (_planes(state, self._stored), _planes(state, len(saved)))
+        _add_stored(blocks, stored)
         launch(Arguments(state.shape[0], blocks, closures, call.planes, coefficients, factor, call.dt, call.rows))
         return result, stored
 
@@ -114,41 +118,50 @@ class Compiled:
         seeds: Mapping[str, Tensor],
         state: Tensor,
         stored: Stored,
-        closures: Sequence[Tensor],
+        closures: Mapping[int, Tensor],
         coefficients: Tensor,
         factor: Tensor,
     ) -> tuple[Tensor, list[Tensor | None], Tensor]:
-        """Return derivatives by the state, by each closure (None: unused), and by coefficients and factors together."""
+        """Return derivatives by the state, by each closure (None: unused), and by coefficients and factors together.
+
+        ``closures`` are those that :meth:`to_save` names.
+        """
         adjoint = self._adjoint(call.kind, state.dtype, wants)
         by_state = torch.empty_like(state)
         for k in adjoint.idle_fields:
             by_state[:, k] = 0.0
-        by_closure = state.new_empty(len(closures), state.shape[0], *state.shape[2:])
-        blocks = {"field": state, **seeds, "gradient field": by_state, "gradient closure": by_closure}
-        blocks |= _present(stored)
+        batch, _, ny, nx = state.shape
+        by_closure = state.new_empty(self.traced.closures, batch, ny, nx)
+        blocks = {"field": state, "gradient field": by_state, "gradient closure": by_closure, **seeds}
+        _add_stored(blocks, stored)
         if stored[0] is not None:
             blocks["gradient stage"] = torch.empty_like(stored[0])
-        arguments = Arguments(state.shape[0], blocks, closures, call.planes, coefficients, factor, call.dt, call.rows)
-        scalars = adjoint.launch(arguments)
+        scalars = adjoint.launch(
+            Arguments(batch, blocks, closures, call.planes, coefficients, factor, call.dt, call.rows)
+        )
         assert scalars is not None
-        grads = [g if used else None for g, used in zip(by_closure.unbind(), adjoint.closures, strict=True)]
-        return by_state, grads, scalars.to(state.dtype)
+        grads: list[Tensor | None] = list(by_closure.unbind())
+        for k in adjoint.idle_closures:
+            grads[k] = None
+        return by_state, grads, scalars
 
-    def _to_save(self, kind: Kind) -> list[Node]:
-        if kind not in self._saved:
-            self._saved[kind] = values_to_save(self.traced, self.outputs(kind), self.seeded(kind))
-        return self._saved[kind]
+    def to_save(self, kind: Kind) -> tuple[list[Node], tuple[int, ...]]:
+        """Values that the adjoint wants saved, and positions of the closures that it reads."""
+        found = self._saved.get(kind)
+        if found is None:
+            found = self._saved[kind] = values_to_save(self.traced, self.outputs(kind), self.seeded(kind))
+        return found
 
     def _adjoint(self, kind: Kind, dtype: torch.dtype, wants: frozenset[str]) -> _Adjoint:
         key = (kind, dtype, wants)
         found = self._backward.get(key)
         if found is None:
-            kernel = backward_kernel(self.traced, self.seeded(kind), wants, self._to_save(kind))
+            kernel = backward_kernel(self.traced, self.seeded(kind), wants, self.to_save(kind)[0])
             written = {(self.traced.arrays[a].kind, self.traced.arrays[a].index) for a in kernel.arrays()}
             fields, closures = range(len(self.traced.outputs)), range(self.traced.closures)
             found = self._backward[key] = _Adjoint(
                 self.engine.make(kernel, self.grid, dtype),
                 tuple(k for k in fields if ("gradient field", k) not in written),
-                tuple(("gradient closure", k) in written for k in closures),
+                tuple(k for k in closures if ("gradient closure", k) not in written),
             )
         return found

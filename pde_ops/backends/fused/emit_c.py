@@ -7,7 +7,7 @@ borders and needs no address arithmetic. The number of columns is fixed at gener
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .emit_cells import SlowTable, VectorWriter, literal, slow_statements
@@ -15,17 +15,24 @@ from .ir import Node
 from .plan import Carry, Kernel, Sweep, View
 from .schedule import loops
 from .templates import DISPATCH, ENTRY, JOB, TASK, WINDOW
+from .trace import ArrayInfo
 
-__all__ = ["emit_c"]
+__all__ = ["SEPARATE", "block_kinds", "emit_c"]
 
 BORDERS = {"zero_gradient": 0, "periodic": 1, "reflecting": 2}
-WINDOW_BYTES = 16384  # rows are kept in about half of a first-level cache
+WINDOW_BYTES = 65536  # more than a first-level cache: three rows are in use at a time, and moving rows up costs more
+SEPARATE = ("closure", "static", "grid")  # kinds of arrays that come one by one, with strides of their own
 TASK_CELLS = 49152  # rows are dealt out in blocks of about this many cells, whatever the number of threads
 
 
 def emit_c(kernel: Kernel, nx: int, *, double: bool) -> str:
     """Return the source of a shared library with one function, ``run``."""
     return _Source(kernel, nx, double).text()
+
+
+def block_kinds(infos: Sequence[ArrayInfo]) -> list[str]:
+    """Kinds of arrays that lie one behind the other, in the order in which ``run`` takes their addresses."""
+    return list(dict.fromkeys(info.kind for info in infos if info.kind not in SEPARATE))
 
 
 class _Source:
@@ -95,11 +102,29 @@ class _Source:
         work = " + ".join(["64", *(f"WORK{k}" for k in range(count))])
         return DISPATCH.format(cases=cases, work=work, sums=max(1, len(self.slots)))
 
+    def array_table(self) -> Iterator[str]:
+        """Address and strides of every array, from the addresses of the blocks and what comes separately."""
+        traced = self.kernel.traced
+        infos = [traced.arrays[a] for a in self.arrays]
+        counts = {**traced.counts(), "saved": self.kernel.saved}
+        blocks = block_kinds(infos)
+        separate = len(blocks)
+        for info in infos:
+            if info.kind in SEPARATE:
+                yield f"{{(real *)given[{separate}], given[{separate + 1}], given[{separate + 2}]}}"
+                separate += 3
+                continue
+            start = f"(real *)given[{blocks.index(info.kind)}]"
+            if info.kind == "gradient closure":
+                yield f"{{{start} + {info.index} * batch * plane, plane, NX}}"
+            else:
+                together = counts[info.kind.removeprefix("gradient ")]
+                yield f"{{{start} + {info.index} * plane, {together} * plane, NX}}"
+
     def entry(self) -> str:
         position = self.kernel.traced.position
         writes = "\n".join(
-            f"        for (long t = 0; t < tasks; t++) "
-            f"gradients[{position(slot)}] += job.sums[t * {max(1, len(self.slots))} + {k}];"
+            f"        gradients[{position(slot)}] = (real)total(sums + {k}, {max(1, len(self.slots))}, tasks);"
             for k, slot in enumerate(self.slots)
         )
         return ENTRY.format(
@@ -109,6 +134,8 @@ class _Source:
             sweeps=len(self.kernel.sweeps),
             target=max(32, TASK_CELLS // self.nx),
             writes=writes,
+            derivatives=self.kernel.derivatives,
+            arrays="\n".join(f"        {line}," for line in self.array_table()),
         )
 
 
@@ -140,9 +167,10 @@ class _SweepSource:
     def sizes(self) -> str:
         k, size = self.k, 8 if self.source.double else 4
         left = -(-self.radius_x // 16) * 16
-        pitch = left + -(-(self.source.nx + 16 + self.radius_x) // 16) * 16
+        tail = 16 if self.source.nx % 16 else 0  # the last vector of a row reads beyond its end
+        pitch = left + -(-(self.source.nx + tail + self.radius_x) // 16) * 16
         pitch += 16 if pitch * size % 4096 == 0 else 0
-        rows = 2 * self.radius_y + max(2, min(16, WINDOW_BYTES // max(1, len(self.views) * pitch * size)))
+        rows = 2 * self.radius_y + max(2, min(32, WINDOW_BYTES // max(1, len(self.views) * pitch * size)))
         edge = -(-max(1, self.reach) // 16) * 16
         buffer = 2 * edge + -(-(self.source.nx + 16) // 16) * 16
         values = {

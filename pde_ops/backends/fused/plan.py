@@ -146,6 +146,7 @@ class Kernel:
     traced: Traced
     sweeps: list[Sweep]
     saved: int = 0  # number of values that the forward kernel leaves for its adjoint
+    derivatives: int = 0  # number of scalars to differentiate by: coefficients, then factors if they are wanted
 
     def arrays(self) -> list[int]:
         """Arrays read or written, in a fixed order."""
@@ -189,11 +190,12 @@ def forward_kernel(traced: Traced, outputs: Sequence[Node], saved: Sequence[Node
     return Kernel(traced, [sweep.tidy(traced.graph) for sweep in sweeps], len(saved))
 
 
-def values_to_save(traced: Traced, outputs: Sequence[Node], seeded: Seeded) -> list[Node]:
-    """Transcendental functions that the way forward computes and the way back would have to compute again.
+def values_to_save(traced: Traced, outputs: Sequence[Node], seeded: Seeded) -> tuple[list[Node], tuple[int, ...]]:
+    """What the way back needs beside the state: computed values, and positions of closures.
 
-    They are a quarter of the work of going back; reading them costs next to nothing. A program with more of them than
-    fields gets none: the memory they would hold until then is worth more.
+    The values are transcendental functions that it would have to compute again, a quarter of its work; reading them
+    costs next to nothing. A program with more of them than fields gets none: the memory they would hold until then is
+    worth more. A closure that is only added, as most are, is not read again and can go.
     """
     roots = [*outputs, *(node for stage in traced.stages for _, node in stage)]
     heavy = {node for node in reachable(roots) if node.level == CELL and node.op in TRANSCENDENTAL}
@@ -201,7 +203,9 @@ def values_to_save(traced: Traced, outputs: Sequence[Node], seeded: Seeded) -> l
     for pairs in builder.pairs(seeded):
         builder.sweep(pairs)
     needed = [node for node in reachable(builder.values, leaves=heavy) if node in heavy]
-    return needed if len(needed) <= len(traced.outputs) else []
+    reads = [traced.arrays[node.data.array] for node in reachable(builder.values) if node.op == "cell"]
+    closures = tuple(sorted({info.index for info in reads if info.kind == "closure"}))
+    return needed if len(needed) <= len(traced.outputs) else [], closures
 
 
 def backward_kernel(traced: Traced, seeded: Seeded, wants: frozenset[str], saved: Sequence[Node] = ()) -> Kernel:
@@ -215,7 +219,8 @@ def backward_kernel(traced: Traced, seeded: Seeded, wants: frozenset[str], saved
     reads = {node: traced.graph.cell(_saved_array(traced, k)) for k, node in enumerate(saved)}
     builder = _Adjoint(traced, wants, reads)
     sweeps = [builder.sweep(pairs) for pairs in builder.pairs(seeded)]
-    return Kernel(traced, [sweep.tidy(traced.graph) for sweep in sweeps], len(saved))
+    derivatives = traced.coefficients + (len(traced.outputs) if "factor" in wants else 0)
+    return Kernel(traced, [sweep.tidy(traced.graph) for sweep in sweeps], len(saved), derivatives)
 
 
 def _saved_array(traced: Traced, k: int) -> int:

@@ -142,9 +142,20 @@ static int run_all(const Job *job, int sweep, long tasks, int threads)
 """
 
 ENTRY = """
-int run(const Array *arrays, long batch, long ny, const real *coefficient, const real *factor, double dt,
-        const double *rows, double *gradients, int threads)
+INLINE double total(const double *sums, long step, long count)
 {{
+    double all = 0;
+    for (long t = 0; t < count; t++) all += sums[t * step];
+    return all;
+}}
+
+int run(const int64_t *given, long batch, long ny, const real *coefficient, const real *factor, double dt,
+        const double *rows, real *gradients, int threads)
+{{
+    const int64_t plane = ny * NX;
+    const Array arrays[] = {{
+{arrays}
+    }};
     const long blocks = (ny + {target} - 1) / {target}, tasks = batch * blocks;
     vf sc[{scalars}] = {{{{0}}}};
     void *memory = malloc((ny * {rows} + 1) * sizeof(vf));
@@ -153,6 +164,7 @@ int run(const Array *arrays, long batch, long ny, const real *coefficient, const
     Job job = {{arrays, ny, (ny + blocks - 1) / blocks, blocks, table, sc, sums}};
     int failed = !memory || !sums;
     if (!failed) {{
+        for (int k = 0; k < {derivatives}; k++) gradients[k] = 0;
         slow_values(coefficient, factor, dt, rows, ny, sc, table);
         /* A sample in one block runs all its sweeps in one go, while it is in the cache. */
         if (blocks == 1) failed = run_all(&job, -1, tasks, threads);
