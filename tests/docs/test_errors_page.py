@@ -1,36 +1,39 @@
 """The page of error codes against the source that gives them."""
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from cli import error_page
 from cli._errors import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
-CODES = error_page.error_codes()
+# Reading the source of all packages takes seconds: once for all tests, and not before one of them runs.
+codes = lru_cache(maxsize=1)(error_page.error_codes)
+page_of_the_source = lru_cache(maxsize=1)(error_page.errors_page)
 
 
 def test_the_page_is_what_the_source_says():
     page = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    assert page == error_page.errors_page(), "run: python -m cli.error_page docs/errors.md"
+    assert page == page_of_the_source(), "run: python -m cli.error_page docs/errors.md"
 
 
 def test_every_code_in_the_source_is_on_the_page():
     sources = [p for package in error_page._PACKAGES for p in (ROOT / package).rglob("*.py") if p.stem != "error_page"]
     written = {code for path in sources for code in re.findall(r"SPDE-[A-Z]\d{3}", path.read_text("utf-8"))}
-    page = error_page.errors_page()
-    assert written == set(CODES)
+    page = page_of_the_source()
+    assert written == set(codes())
     assert [code for code in sorted(written) if f"| `{code}` |" not in page] == []
 
 
 def test_a_code_has_a_meaning_and_the_exit_codes_of_the_command():
-    assert [name for name, code in CODES.items() if not code.says and name not in error_page._SAID] == []
+    assert [name for name, code in codes().items() if not code.says and name not in error_page._SAID] == []
     known = {int(number) for number in ExitCode}
-    assert {name: code.exits for name, code in CODES.items() if not code.exits <= known} == {}
+    assert {name: code.exits for name, code in codes().items() if not code.exits <= known} == {}
 
 
 def test_an_error_that_stops_the_command_comes_with_a_way_out():
-    page = error_page.errors_page()
+    page = page_of_the_source()
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `SPDE-")]
     assert [row[0] for row in rows if row[1].strip() and not row[-1].strip(" |")] == []
 

@@ -4,11 +4,14 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("pde_ops", "fields", "stationpde", "cli")
+# Read once: every file of the packages and of what is installed.
+distributions = cache(packages_distributions)
 
 
 def normal(name: str) -> str:
@@ -31,12 +34,22 @@ def imports(tree: ast.AST) -> set[str]:
     return found
 
 
+@cache
+def sources() -> list[str]:
+    return [path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+
+
+@cache
+def trees() -> list[ast.Module]:
+    return [ast.parse(source) for source in sources()]
+
+
+@cache
 def used() -> set[str]:
     names: set[str] = set()
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            names |= imports(ast.parse(path.read_text(encoding="utf-8")))
-    owners = packages_distributions()
+    for tree in trees():
+        names |= imports(tree)
+    owners = distributions()
     foreign = names - set(sys.stdlib_module_names) - set(PACKAGES)
     return {normal(owners.get(name, [name])[0]) for name in foreign}
 
@@ -70,23 +83,20 @@ def test_every_import_is_declared():
 
 def test_what_the_code_starts_with_is_no_extra():
     top_level: set[str] = set()
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            top_level |= {
-                name
-                for node in tree.body
-                if isinstance(node, ast.Import | ast.ImportFrom)
-                for name in imports(ast.Module([node], []))
-            }
-    owners = packages_distributions()
+    for tree in trees():
+        top_level |= {
+            name
+            for node in tree.body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in imports(ast.Module([node], []))
+        }
+    owners = distributions()
     assert {normal(owners.get(name, [name])[0]) for name in top_level} & (in_extras() - declared()) == set()
 
 
 def test_every_extra_that_a_message_tells_to_install_is_declared():
-    sources = [path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     pages = [path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]]
-    named = {extra for text in sources + pages for extra in re.findall(r"stationpde\[(\w+)\]", text)}
+    named = {extra for text in sources() + pages for extra in re.findall(r"stationpde\[(\w+)\]", text)}
     assert {"export", "tensorboard"} <= named <= set(EXTRAS)
 
 
