@@ -6,6 +6,7 @@ Training is cut short by a function in front of the command; everything else is 
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ SHORT = (
     "train.max_steps=2", "train.epochs=1", "train.validate_windows=2", "train.batch=2", "grid.height=8",
     "model.hidden=4", "model.encoder_hidden=4", "model.head_hidden=8", "train.threads=1",
 )  # fmt: skip
+SHORTER = [word for pair in SHORT for word in ("--set", pair)]
 
 PROLOGUE = """
 set -euo pipefail
@@ -42,9 +44,18 @@ def needs_real_data(page: Path) -> bool:
     return "$SHARED" in preparation(page)
 
 
+def typed(page: Path) -> list[list[str]]:
+    """The words of each line that a page shows, without comments."""
+    lines = "\n".join(shell_blocks(page)).replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
 def run_page(page: Path, where: Path) -> subprocess.CompletedProcess[str]:
-    short = " ".join(f"--set {pair}" for pair in SHORT)
-    parts = [PROLOGUE.format(short=short, python=sys.executable), preparation(page), *shell_blocks(page)]
+    return run_shell([preparation(page), *shell_blocks(page)], where)
+
+
+def run_shell(lines: list[str], where: Path) -> subprocess.CompletedProcess[str]:
+    parts = [PROLOGUE.format(short=shlex.join(SHORTER), python=sys.executable), *lines]
     script = where / "page.sh"
     script.write_text("\n".join(parts), encoding="utf-8")
     environment = {**os.environ, "SHARED": str(SHARED / "data"), "PYTHONPATH": str(ROOT), "REPOSITORY": str(ROOT)}
