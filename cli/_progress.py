@@ -12,7 +12,7 @@ from cli._console import console
 __all__ = ["ProgressDisplay"]
 
 _LINE_SECONDS = 10.0
-_NAMES = {"read": "reading", "check": "checking", "write": "writing", "train": "training"}
+_NAMES = {"read": "reading", "check": "checking", "write": "writing", "train": "training", "guide": "first guess"}
 
 
 class ProgressDisplay:

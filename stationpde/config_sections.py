@@ -150,13 +150,19 @@ class ModelSection(Section):
     head_sees_surroundings: bool = True
     """Differences of the lifted field at 150, 350 and 700 km, and their changes, are inputs of the station head."""
     guide: Literal["none", "linear"] = "linear"
-    """A first guess of departures by a closed-form fit on the training split, cross-fitted in training."""
+    """First guesses of departures, fitted on the training split before the first step."""
     guide_groups: tuple[Literal["hour", "regime", "cloud", "place"], ...] = ("hour", "regime", "cloud", "place")
     """Products of predictors that the guide is fitted on, beside history and surroundings."""
+    guide_networks: Annotated[int, Field(ge=0)] = 2
+    """Perceptrons whose mean is the guide's second guess, beside the linear one; 0 for none."""
+    guide_hidden: Count = 384
+    """Width of their two layers."""
+    guide_epochs: Count = 6
+    """Passes over the training rows that they learn from."""
     guide_share: Share = 0.8
     """Share of the guide against the field at the start."""
     guide_calibration: Literal["none", "validation"] = "validation"
-    """Keep that share, or fit one for each lead and variable on a quarter of validation after each epoch."""
+    """Keep that share, or fit one for each guess, lead and variable on two fifths of validation after each epoch."""
     station_embedding: Annotated[int, Field(ge=0)] = 8
     """Numbers learned for each station; zero for one that was not trained on."""
     solar: bool = True
@@ -221,8 +227,6 @@ class LossSection(Section):
     kind: Literal["l1", "mse", "huber"] = "mse"
     observed: Annotated[float, Field(ge=0.0)] = 0.5
     """λ_obs, weight of the loss in observed variables."""
-    unguided: Annotated[float, Field(ge=0.0)] = 1.0
-    """Weight of the loss of the forecast before the guide is mixed in; errors of two that learned apart average out."""
     state_weights: dict[Literal["u", "v", "p", "theta", "q"], Annotated[float, Field(ge=0.0)]] = {}
     """w_c; 1 where not given."""
     observed_weights: dict[Variable, Annotated[float, Field(ge=0.0)]] = {}

@@ -10,34 +10,31 @@ that were not observed are left out variable by variable.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fields.series import StationSeries
-from fields.torch_data import WindowDataset
-from fields.windows import Split, Windows, WindowSpec
-from stationpde.state import to_observed
+from fields.windows import Split
+from stationpde.guide_network_fit import fit_network
+from stationpde.guide_rows import FOLDS, GuideBatches, Report
 
 if TYPE_CHECKING:
     from stationpde.model import StationPDEModel
 
 __all__ = ["fit_guide"]
 
-Array = np.ndarray[Any, Any]
-FOLDS = 5
 # λ that are tried, as shares of the sums' diagonal: shared weights, and a station's own.
 POOLED_STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 LOCAL_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-# Enough for some hundred predictors; more rows only cost time.
-_MOST_ROWS, _MOST_WINDOWS, _BATCH = 400_000, 3600, 32
 # Stations whose sums are in memory at once.
 _GROUP = 256
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Nobody asked how far it is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,76 +83,38 @@ class _Sums:
         return chosen.flatten(-2), parts.flatten(-2)
 
 
-def fit_guide(model: StationPDEModel, series: StationSeries, split: Split) -> None:
-    """Fit a model's guide on the training split of a record, and nothing else."""
-    guide, data = model.guide, model.config.data
+def fit_guide(model: StationPDEModel, series: StationSeries, split: Split, report: Report = _silent) -> None:
+    """Fit a model's guide on the training split of a record, and nothing else.
+
+    Parameters
+    ----------
+    report : told how far it is; what it raises ends the fit, and the guide says nothing
+    """
+    guide = model.guide
     if guide is None:
         return
-    spec = WindowSpec(data.history, data.horizon)
-    windows = Windows.of(series, spec, split, require=("train",))
-    starts = _sampled(windows.train, windows.steps_of_day)
-    if len(starts) < FOLDS:
+    batches = GuideBatches(model, series, split, report)
+    if len(batches.starts) < FOLDS:
         return  # nothing that could be left out: the field stays alone
-    parts = np.arange(len(starts)) * FOLDS // len(starts)
-    dataset = WindowDataset(series, starts, spec)
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        batches = _Batches(model, dataset, starts, parts)
         pooled, folds = _of_all(_pooled_sums(batches), POOLED_STRENGTHS)
         groups = [slice(first, first + _GROUP) for first in range(0, len(model.statistics.stations), _GROUP)]
-        own = [_local_sums(batches, folds, group).fitted(LOCAL_STRENGTHS) for group in groups]
         guide.pooled.copy_(pooled)
-        guide.local.copy_(torch.cat([whole for whole, _ in own]))
-        local_folds = torch.cat([parts for _, parts in own], dim=1)
-        guide.fitted.fill_(1.0)
-        guide.pooled_folds, guide.local_folds = folds.float(), local_folds.float()
-        first = np.searchsorted(parts, np.arange(1, FOLDS))
-        guide.edges = torch.as_tensor(series.time[starts[first] + data.history - 1])
+        guide.local.copy_(torch.cat([_local_sums(batches, folds, g).fitted(LOCAL_STRENGTHS)[0] for g in groups]))
+    if guide.network is not None:
+        fit_network(guide.network, batches, model.config)
+    guide.fitted.fill_(1.0)
     model.train(was_training)
 
 
-def _sampled(starts: Array, steps_of_day: int) -> Array:
-    """Windows evenly through the record, with every hour of issue among them."""
-    stride = max(1, -(-len(starts) // _MOST_WINDOWS))
-    while math.gcd(stride, steps_of_day) > 1:
-        stride += 1
-    return starts[::stride]
-
-
-class _Batches:
-    """Predictors and targets of the windows, batch by batch; each batch lies in one part."""
-
-    def __init__(self, model: StationPDEModel, dataset: WindowDataset, starts: Array, parts: Array) -> None:
-        self.model, self.dataset, self.starts, self.parts = model, dataset, starts, parts
-        # A share of the stations in each window, another in the next, is enough for what they share.
-        self.every = max(1, -(-len(starts) * len(model.statistics.stations) // _MOST_ROWS))
-
-    def __iter__(self) -> Iterator[tuple[int, int, Tensor, Tensor, Tensor]]:
-        """Part, number, shared predictors, own predictors, and targets ``[batch, station, lead, channel]``."""
-        number = 0
-        for part in range(FOLDS):
-            chosen = self.starts[self.parts == part]
-            for first in range(0, len(chosen), _BATCH):
-                batch = self.dataset.at(torch.as_tensor(chosen[first : first + _BATCH]))
-                pooled, local = self.model.predictors_of(batch.history, batch.issue_time)
-                yield part, number, pooled, local, self._targets(batch.future, batch.issue_time)
-                number += 1
-
-    def _targets(self, future: Tensor, issue_time: Tensor) -> Tensor:
-        sites, step = self.model.sites, self.model.config.data.step_seconds
-        valid = issue_time[:, None] + step * torch.arange(1, future.shape[1] + 1)
-        # Observed variables are guessed: a mean of relative humidity is not that of q at a mean of temperature.
-        usual = to_observed(sites.base(valid), self.model.config.model.saturation)
-        return ((future - usual) / sites.observed_scale).movedim(1, 2)
-
-
-def _pooled_sums(batches: _Batches) -> list[_Sums]:
+def _pooled_sums(batches: GuideBatches) -> list[_Sums]:
     """Sums over windows and stations, one for each variable; in double, as float32 has no decimals left there."""
     sums: list[_Sums] = []
-    for part, number, x, _, y in batches:
-        some = slice(number % batches.every, None, batches.every)
-        x, y = x[:, some].flatten(0, 1), y[:, some].flatten(0, 1)
+    for rows in batches.passed("shared fit"):
+        part, some = rows.part, batches.some(rows.number)
+        x, y = rows.pooled[:, some].flatten(0, 1), rows.target[:, some].flatten(0, 1)
         if not sums:
             sums = [_Sums.none((FOLDS,), x.shape[-1], (y.shape[1], 1), torch.float64) for _ in range(y.shape[-1])]
         everything = (x.T @ x).double()
@@ -169,14 +128,14 @@ def _pooled_sums(batches: _Batches) -> list[_Sums]:
     return sums
 
 
-def _local_sums(batches: _Batches, folds: Tensor, group: slice) -> _Sums:
+def _local_sums(batches: GuideBatches, folds: Tensor, group: slice) -> _Sums:
     """Sums of each station of a group over windows, of what the shared weights of the other parts leave over.
 
     A target that was not observed counts as one that needs no correction.
     """
     sums: _Sums | None = None
-    for part, _, shared, x, y in batches:
-        shared, x, y = shared[:, group], x[:, group].movedim(1, 0), y[:, group]
+    for rows in batches.passed("fit of each station"):
+        part, shared, x, y = rows.part, rows.pooled[:, group], rows.local[:, group].movedim(1, 0), rows.target[:, group]
         rest = y - (shared @ folds[part].to(shared.dtype)).unflatten(-1, y.shape[-2:])
         rest = torch.nan_to_num(rest).movedim(1, 0)
         if sums is None:

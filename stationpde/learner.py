@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,12 +15,14 @@ from fields.windows import Split
 from stationpde.compiling import compile_networks
 from stationpde.config import Config
 from stationpde.guide_fit import fit_guide
+from stationpde.guide_rows import Report
 from stationpde.losses import Losses, masked_losses
 from stationpde.model import StationPDEModel
 from stationpde.shares import ShareSums
 from stationpde.state import clipped, to_observed, to_state
 from stationpde.statistics import StateStatistics
 from stationpde.training.learner import Reducer
+from stationpde.training.source import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -44,9 +45,12 @@ class ModelLearner:
         """A new model on a record, with statistics of its training split; weights from torch's global generator."""
         if elevation is None and config.grid.dem is not None:
             elevation = Elevation.open(config.grid.dem)
-        model = StationPDEModel.build(config, StateStatistics.of(series, split, config), elevation)
-        fit_guide(model, series, split)
-        return cls(model)
+        return cls(StationPDEModel.build(config, StateStatistics.of(series, split, config), elevation))
+
+    def prepare(self, source: WindowSource, report: Report) -> None:
+        """Fit the guide, if it is not."""
+        if self.model.guide is not None and not self.model.guide.fitted:
+            fit_guide(self.model, source.series, source.windows.split, report)
 
     @property
     def module(self) -> StationPDEModel:
@@ -59,18 +63,10 @@ class ModelLearner:
         forecast = model(batch.history, batch.issue_time, batch.future.shape[1], shown=self._shown(batch))
         target_state = to_state(batch.future, model.sites.pressure, self.config.model.saturation)
         courant = self._courant(forecast.state.detach())
-
-        def losses(observed: Tensor, state: Tensor) -> Losses:
-            return masked_losses(
-                observed, state, batch.future, target_state, model.sites.scale, self.config.loss, self.config.data,
-                reducer, courant,
-            )  # fmt: skip
-
-        found, weight = losses(forecast.observed, forecast.state), self.config.loss.unguided
-        if weight == 0.0 or forecast.unguided is None:
-            return found
-        bare = to_observed(forecast.unguided, self.config.model.saturation)
-        return replace(found, total=found.total + weight * losses(bare, forecast.unguided).total)
+        return masked_losses(
+            forecast.observed, forecast.state, batch.future, target_state, model.sites.scale, self.config.loss,
+            self.config.data, reducer, courant,
+        )  # fmt: skip
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
         """The forecast in observed variables, relative humidity within its range."""
@@ -82,13 +78,15 @@ class ModelLearner:
         guide, model = self.model.guide, self.model
         if guide is None or self.config.model.guide_calibration == "none" or not guide.fitted:
             return
-        sums = ShareSums(*guide.share.shape)
+        guesses = guide.share.shape[0]
+        sums = ShareSums(guesses + 1, guide.horizon, guide.channels)
         for batch in batches:
             found = model(batch.history, batch.issue_time, guide.horizon)
+            assert found.guided is not None and found.unguided is not None
             field = to_observed(found.unguided, self.config.model.saturation)
-            sums.add(found.guided, field, batch.future, model.sites.observed_scale)
+            sums.add((*found.guided, field), batch.future, model.sites.observed_scale)
         sums.sums = total(sums.sums)
-        guide.share.copy_(sums.shares())
+        guide.share.copy_(sums.shares()[:guesses])
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Coefficients, scales and factors are not decayed."""

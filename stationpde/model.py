@@ -25,6 +25,7 @@ from stationpde.data_branch import DataBranch
 from stationpde.encoder import HistoryEncoder
 from stationpde.extended_terms import tendencies_of
 from stationpde.guide import Guide
+from stationpde.guide_network import GuideNetwork
 from stationpde.pde_branch import PDEBranch, has_base
 from stationpde.predictors import Predictors
 from stationpde.router import Router
@@ -46,8 +47,8 @@ class Forecast:
     """A forecast at stations, SI; with ``keep_fields`` also the fields it was read from.
 
     ``observed`` and ``state`` are ``[batch, lead, station, channel]``; ``fields`` (full states) and ``router`` (weight
-    of the data-driven branch) are ``[batch, lead, channel, y, x]``. Where there is a guide, ``unguided`` is the state
-    before it is mixed in (field, anchor and head are also held to account on their own), ``guided`` what it guesses.
+    of the data-driven branch) are ``[batch, lead, channel, y, x]``. Where a guide is mixed in, ``unguided`` is the
+    state before that, ``guided`` what it guesses. Training is without it: field, anchor and head learn on their own.
     """
 
     observed: Float[Tensor, "batch lead station channel"]
@@ -55,7 +56,7 @@ class Forecast:
     fields: Float[Tensor, "batch lead channel y x"] | None = None
     router: Float[Tensor, "batch lead channel y x"] | None = None
     unguided: Float[Tensor, "batch lead station channel"] | None = None
-    guided: Float[Tensor, "batch lead station channel"] | None = None
+    guided: Float[Tensor, "guess batch lead station channel"] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +66,7 @@ class Analysis:
     field: Float[Tensor, "batch channel y x"]
     departures: Float[Tensor, "batch time station channel"]
     memory: Float[Tensor, "batch station hidden"] | None
-    guided: Float[Tensor, "batch lead station channel"] | None = None
+    guided: Float[Tensor, "guess batch lead station channel"] | None = None
     tendencies: Float[Tensor, "batch memory y x"] | None = None
 
 
@@ -146,8 +147,12 @@ class StationPDEModel(nn.Module):
         data, sites = self.config.data, self.sites
         example = torch.zeros(1, data.history, len(sites.stations), len(OBSERVED))
         pooled, local = self.predictors_of(example, torch.zeros(1, dtype=torch.long))
-        share = self.config.model.guide_share
-        return Guide(pooled.shape[-1], local.shape[-1], len(sites.stations), data.horizon, C, share)
+        model, stations = self.config.model, len(sites.stations)
+        network = None
+        if model.guide_networks:
+            seen = self.predictors.plain_count(C)
+            network = GuideNetwork(seen, stations, data.horizon * C, model.guide_hidden, model.guide_networks)
+        return Guide(pooled.shape[-1], local.shape[-1], stations, data.horizon, C, model.guide_share, network)
 
     @classmethod
     def build(cls, config: Config, statistics: StateStatistics, elevation: Elevation | None = None) -> StationPDEModel:
@@ -218,7 +223,7 @@ class StationPDEModel(nn.Module):
             state,
             torch.stack(kept, dim=1) if keep_fields else None,
             torch.stack(weights, dim=1) if routed else None,
-            torch.stack(bare, dim=1) if self.guide is not None else None,
+            torch.stack(bare, dim=1) if analysis.guided is not None else None,
             analysis.guided,
         )
 
@@ -238,10 +243,10 @@ class StationPDEModel(nn.Module):
         memory = guided = None
         if self.head is not None:
             memory = self.head.remember(self._lasting(own, features, view, shown))
-        if self.guide is not None:
+        if self.guide is not None and not self.training:
             assert view is not None
-            given = self._predictors(own, view, issue_time)
-            guided = self._guided(self.guide(*given, issue_time, self.sites.number, shown), issue_time)
+            given, place = self._predictors(own, view, issue_time), self.sites.features.fixed[:, :3]
+            guided = self._guided(self.guide(*given, issue_time, place, self.sites.number, shown), issue_time)
         remembers = self.pde_branch is not None and self.pde_branch.extended is not None
         tendencies = tendencies_of(scaled, self.config.data.step_seconds) if remembers else None
         return Analysis(field, departures, memory, guided, tendencies)
@@ -269,9 +274,9 @@ class StationPDEModel(nn.Module):
         pooled = self.predictors.pooled(filled, view, issue_time, self.sites.features.fixed[:, :3])
         return pooled, self.predictors.local(filled, view, issue_time)
 
-    def _guided(self, guessed: Tensor, issue_time: Tensor) -> Float[Tensor, "batch lead station channel"]:
+    def _guided(self, guessed: Tensor, issue_time: Tensor) -> Float[Tensor, "guess batch lead station channel"]:
         """The guide's guesses of observed variables, SI."""
-        leads = torch.arange(1, guessed.shape[1] + 1, device=guessed.device)
+        leads = torch.arange(1, guessed.shape[2] + 1, device=guessed.device)
         base = self.sites.base(issue_time[:, None] + leads * self.config.data.step_seconds)
         return to_observed(base, self.config.model.saturation) + guessed * self.sites.observed_scale
 

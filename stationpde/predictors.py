@@ -1,4 +1,4 @@
-r"""What the linear guide is fitted on: history, surroundings, and the products that physics suggests.
+r"""What the guide is fitted on: history, surroundings, and the products that physics suggests.
 
 All inputs are anomalies in the networks' scaled units. The products let a linear fit be different by the hour of the
 day (heating), by regime (wind, pressure gradient as the wind aloft, dryness as clearness of the sky) and by place:
@@ -14,17 +14,18 @@ import torch
 from torch import Tensor
 
 from stationpde.conditions import DAY
-from stationpde.surroundings import View, steps_back
+from stationpde.surroundings import PLACES, View, steps_back
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
 
-__all__ = ["GROUPS", "Predictors"]
+__all__ = ["GROUPS", "Predictors", "day_waves"]
 
 GROUPS = ("hour", "regime", "cloud", "place")
 # A regime far out of the range it was fitted on must not run away with a product.
 _LARGEST = 4.0
 _OWN_STEPS = 16
+_FIELD_CHANGES_H = (3, 6, 12, 24)
 _P, _THETA, _Q = 2, 3, 4
 
 
@@ -44,6 +45,10 @@ class Predictors:
         every = max(1, history // _OWN_STEPS)
         self._own = sorted({*range(0, history, every), *range(min(3, history))})
 
+    def plain_count(self, channels: int) -> int:
+        """How many of the first shared predictors are no products: the constant, history, field and surroundings."""
+        return 1 + channels * (len(self._own) + 1 + len(_FIELD_CHANGES_H) + 3 * PLACES)
+
     def pooled(
         self,
         own: Float[Tensor, "batch time station channel"],
@@ -55,7 +60,7 @@ class Predictors:
         now, field, last = own[:, -1], view.centre[:, -1], own.shape[1] - 1
         core = [now, field, now - self._then(own, 3), self._then(own, 21)]
         found = [torch.ones_like(now[..., :1]), *(own[:, last - step] for step in self._own), field]
-        found += [field - self._then(view.centre, hours) for hours in (3, 6, 12, 24)]
+        found += [field - self._then(view.centre, hours) for hours in _FIELD_CHANGES_H]
         found += [view.around.flatten(-2), view.change.flatten(-2), view.drift.flatten(-2)]
         hour, regime = _hours(time, now), self._regime(view)
         if "hour" in self.groups:
@@ -103,11 +108,14 @@ class Predictors:
         return [mean, _product(mean, hour), _product(_product(warmth, regime), hour[..., :2])]
 
 
+def day_waves(time: Int64[Tensor, " row"], dtype: torch.dtype) -> Float[Tensor, "row 4"]:
+    """First two harmonics of the day; the time of the year is left out, as one year does not hold a season twice."""
+    day = torch.remainder(time, int(DAY)).to(dtype) * (2.0 * math.pi / DAY)
+    return torch.stack([day.sin(), day.cos(), (2.0 * day).sin(), (2.0 * day).cos()], dim=-1)
+
+
 def _hours(time: Tensor, like: Tensor) -> Float[Tensor, "batch station 4"]:
-    """First two harmonics of the day at the issue time."""
-    day = torch.remainder(time, int(DAY)).to(like.dtype) * (2.0 * math.pi / DAY)
-    waves = torch.stack([day.sin(), day.cos(), (2.0 * day).sin(), (2.0 * day).cos()], dim=-1)
-    return waves[:, None, :].expand(-1, like.shape[1], -1)
+    return day_waves(time, like.dtype)[:, None, :].expand(-1, like.shape[1], -1)
 
 
 def _slope(view: View) -> Tensor:

@@ -1,7 +1,16 @@
-"""How much of one forecast and how much of another: least squares on windows that neither was fitted on."""
+r"""How much of each of several forecasts: least squares on windows that none of them was fitted on.
+
+.. math:: \min_w\ w^T E\,w, \qquad w \ge 0,\ \textstyle\sum_i w_i = 1, \qquad
+          E_{ij} = \sum (\hat y_i - y)(\hat y_j - y)
+
+for each lead and variable. Errors that are not alike cancel in the mean; a forecast whose errors another one has too
+gets no share.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,36 +28,46 @@ _TINY = 1e-9
 
 
 class ShareSums:
-    r"""Sums over windows and stations for the share :math:`w` of the first in :math:`w\,a + (1 - w)\,b`.
+    """Sums over windows and stations of the products of errors, for the shares of ``members`` forecasts."""
 
-    The squared error is least at :math:`w = \sum (a - b)(y - b) / \sum (a - b)^2` over what was observed.
-    """
+    def __init__(self, members: int, leads: int, channels: int) -> None:
+        self.sums = torch.zeros(leads, channels, members, members, dtype=torch.float64)
 
-    def __init__(self, leads: int, channels: int) -> None:
-        self.sums = torch.zeros(2, leads, channels, dtype=torch.float64)
-
-    def add(self, first: Tensor, second: Tensor, target: Tensor, scale: Tensor) -> None:
+    def add(self, forecasts: Sequence[Tensor], target: Tensor, scale: Tensor) -> None:
         """Take in a batch ``[batch, lead, station, channel]``; errors count in ``scale`` (station, channel)."""
-        away, left = ((values - second).double() / scale for values in (first, target))
-        seen = torch.isfinite(left)
-        gain = torch.where(seen, away * left, 0.0).sum(dim=(0, 2))
-        spread = torch.where(seen, away.square(), 0.0).sum(dim=(0, 2))
-        self.sums += torch.stack([gain, spread]).cpu()
+        seen = torch.isfinite(target)
+        errors = [torch.where(seen, ((made - target) / scale).double(), 0.0) for made in forecasts]
+        rows = [torch.stack([(one * other).sum(dim=(0, 2)) for other in errors], dim=-1) for one in errors]
+        self.sums += torch.stack(rows, dim=-2).cpu()
 
-    def shares(self) -> Float[Tensor, "lead channel"]:
-        """Shares of the first forecast, 0 to 1."""
-        return fitted_shares(*self.sums)
+    def shares(self) -> Float[Tensor, "member lead channel"]:
+        """Shares of the forecasts; they add up to one."""
+        return fitted_shares(self.sums)
 
 
-def fitted_shares(gain: Float[Tensor, "lead channel"], spread: Float[Tensor, "lead channel"]) -> Tensor:
-    """Shares of the first forecast, 0 to 1, each drawn half-way to that of its variable over all leads.
+def fitted_shares(products: Float[Tensor, "lead channel member member"]) -> Float[Tensor, "member lead channel"]:
+    """Shares with the least error, each lead's drawn half-way to those of its variable over all leads.
+
+    The best mean of every set of members is known in closed form; the best set without a negative share is taken.
 
     Parameters
     ----------
-    gain : sums of (first − second)·(target − second)
-    spread : sums of (first − second)²; where both forecasts are the same, each gets a half
+    products : sums of products of the members' errors; members that are the same get the same share
     """
-    usual = (gain.sum(dim=0) + _TINY / 2) / (spread.sum(dim=0) + _TINY)
-    drawn = _SHRINK * spread.mean(dim=0)
-    shares = (gain + drawn * usual + _TINY / 2) / (spread + drawn + _TINY)
-    return shares.clamp(0.0, 1.0)
+    drawn = products + _SHRINK * products.mean(dim=0, keepdim=True)
+    count = products.shape[-1]
+    size_of = drawn.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
+    steady = drawn + _TINY * (1.0 + size_of) * torch.eye(count, dtype=drawn.dtype)
+    best = torch.zeros(products.shape[:-1], dtype=drawn.dtype)
+    least = torch.full(products.shape[:2], torch.inf, dtype=drawn.dtype)
+    for size in range(1, count + 1):
+        for chosen in combinations(range(count), size):
+            rows = torch.tensor(chosen)
+            block = steady[..., rows[:, None], rows]
+            answer, failed = torch.linalg.solve_ex(block, torch.ones(*block.shape[:-1], 1, dtype=block.dtype))
+            weights = answer[..., 0] / answer.sum(dim=(-2, -1))[..., None]
+            error = torch.einsum("...i,...ij,...j->...", weights, block, weights)
+            good = (failed == 0) & (weights >= 0.0).all(dim=-1) & (error < least)
+            shares = torch.zeros_like(best).index_copy_(-1, rows, weights)
+            best, least = torch.where(good[..., None], shares, best), torch.where(good, error, least)
+    return best.movedim(-1, 0)

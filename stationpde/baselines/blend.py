@@ -57,11 +57,11 @@ def _make(config: Config, source: WindowSource, members: Mapping[str, Predictor]
         )  # fmt: skip
     first, second = (members[name] for name in _MEMBERS)
     inputs = StationInputs.of(source)
-    sums = ShareSums(source.windows.spec.horizon, len(source.series.variables))
+    sums = ShareSums(len(_MEMBERS), source.windows.spec.horizon, len(source.series.variables))
     with torch.no_grad():
         for batch in window_batches(source, "val"):
-            sums.add(first.predict(batch), second.predict(batch), batch.future, inputs.std)
-    return Blend(config, (first, second), sums.shares().float())
+            sums.add((first.predict(batch), second.predict(batch)), batch.future, inputs.std)
+    return Blend(config, (first, second), sums.shares()[0].float())
 
 
 BASELINE = Baseline(

@@ -16,11 +16,14 @@ from fields import atomic
 from stationpde.errors import ResourceError
 from stationpde.evaluation.budget import BudgetSpent, Ledger, Pace, has_flattened, steps_that_fit
 from stationpde.evaluation.contestants import Contestant, Task, contestant
+from stationpde.training import checkpoint_files
 from stationpde.training.checkpoint import load_weights
 from stationpde.training.metrics_log import read_metrics
+from stationpde.training.progress import Beginning
 from stationpde.training.run_directory import RunDirectory
 from stationpde.training.seeding import seed_everything
-from stationpde.training.session import TrainOptions, TrainResult, train
+from stationpde.training.session import Build, TrainOptions, TrainResult, train
+from stationpde.training.signals import StopRequest
 from stationpde.training.state import take_weights
 
 if TYPE_CHECKING:
@@ -107,16 +110,17 @@ class Workshop:
         build = model.builder(**switches)
         if lr is not None:
             config = config.with_overrides([f"train.lr={lr!r}"])
-        cap = task.cap
+        cap, prepared = task.cap, build
         if cap is not None:
             with ledger.charging("pace"):
                 pace = Pace.kept(run / ".pace.json", lambda: Pace.measured(config, source, build))
-            cap = max(1.0, cap - ledger.spent.get("search", 0.0) - ledger.spent["pace"])
+            prepared = self._prepared(config, source, run, build, ledger, cap)
+            cap = max(1.0, cap - sum(ledger.spent.get(what, 0.0) for what in ("search", "pace", "prepare")))
             planned = atomic.read_json(run / ".plan.json") or {"steps": steps_that_fit(pace, cap)}
             _write(run / ".plan.json", planned)
             most = planned["steps"] if config.train.max_steps is None else min(planned["steps"], config.train.max_steps)
             config = config.with_overrides([f"train.max_steps={most}"])
-        result = self._train(config, source, run, build, ledger, cap)
+        result = self._train(config, source, run, prepared, ledger, cap)
         learner = build(config, source)
         take_weights(learner.module, load_weights(RunDirectory(run).checkpoint("best")), run)
         learner.module.eval().requires_grad_(False)
@@ -124,6 +128,26 @@ class Workshop:
         facts["chosen"] = {**({} if lr is None else {"lr": lr}), **switches}
         facts["parameters"] = sum(p.numel() for p in learner.module.parameters())
         return Fitted(learner, config, facts)
+
+    def _prepared(
+        self, config: Config, source: WindowSource, run: Path, build: Build, ledger: Ledger, cap: float
+    ) -> Build:
+        """What makes a learner that was prepared here, so that steps can be planned for the time that is left.
+
+        A run that has begun holds in its checkpoint what was fitted.
+        """
+        if checkpoint_files.listed(RunDirectory(run).checkpoints):
+            return build
+        seed_everything(config.train.seed, "init")
+        learner = build(config, source)
+        if not hasattr(learner, "prepare"):
+            return build
+        with ledger.charging("prepare"), StopRequest(self.seconds_left()) as stop:
+            try:
+                learner.prepare(source, Beginning(run, stop, ledger.watcher(cap, self.watcher)))
+            except BudgetSpent:
+                raise _too_short(cap, run) from None
+        return lambda config, source: learner
 
     def _chosen(
         self, model: Contestant, task: Task, config: Config, source: WindowSource, run: Path, ledger: Ledger
@@ -151,7 +175,7 @@ class Workshop:
         return best
 
     def _train(
-        self, config: Config, source: WindowSource, run: Path, build: Any, ledger: Ledger, cap: float | None,
+        self, config: Config, source: WindowSource, run: Path, build: Build, ledger: Ledger, cap: float | None,
         what: str = "train",
     ) -> TrainResult | None:  # fmt: skip
         """Train to the end; None if the cap ended it."""
@@ -162,10 +186,7 @@ class Workshop:
                 return train(config, source.series, run, build=build, options=options, watcher=watch)
             except BudgetSpent:
                 if RunDirectory(run).best() is None:
-                    raise ResourceError(
-                        f"{cap:.0f} CPU seconds were not enough for one validation", code="SPDE-B011",
-                        where=str(run), do="--cap with a longer time",
-                    ) from None  # fmt: skip
+                    raise _too_short(cap, run) from None
                 return None
 
 
@@ -225,6 +246,13 @@ class _Trial:
             return _WORST
         found = (RunDirectory(folder).best() or {}).get("score")
         return _WORST if found is None else float(found)
+
+
+def _too_short(cap: float | None, run: Path) -> ResourceError:
+    return ResourceError(
+        f"{cap:.0f} CPU seconds were not enough for one validation", code=_TOO_SHORT, where=str(run),
+        do="--cap with a longer time",
+    )  # fmt: skip
 
 
 def _facts(run: Path, result: TrainResult | None, ledger: Ledger, config: Config) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """What the training loop trains: anything with a loss and a forecast, the model and every baseline alike.
 
-A learner may also have ``adopt(weights)``, which makes the weights of a run on other data fit (``train --init``), and
-``calibrate(batches, total)``, which sets buffers on a part of validation before it is scored; ``total`` adds up ranks.
+A learner may also have ``prepare(source, report)``, which fits buffers on the training split before the first step and
+calls ``report(what, done, total)`` often, which may raise to end it; ``adopt(weights)``, which makes the weights of a
+run on other data fit (``train --init``); and ``calibrate(batches, total)``, which sets buffers on a part of validation
+before it is scored; ``total`` adds up ranks.
 
 The loop owns the optimiser, the order of windows, the random numbers and the files. A learner owns the rest. Before
 each call of `Learner.losses` the loop seeds torch's global generator from (seed, epoch, step, rank), so that a learner

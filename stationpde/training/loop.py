@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 import torch
 
 from fields import atomic
@@ -37,8 +38,8 @@ __all__ = ["Trainer"]
 
 log = logging.getLogger(__name__)
 
-# Every fifth window of validation: no multiple of it is a day, so that all hours of issue are among them.
-_CALIBRATION_STRIDE = 5
+# Two of five windows of validation: no multiple of five is a day, so that all hours of issue are among them.
+_CALIBRATION_STRIDE, _CALIBRATION_PHASES = 5, (0, 2)
 # In the order of the flags that ranks exchange.
 _REASONS = ("SIGINT", "SIGTERM", "SIGUSR1", "time", "orphaned")
 
@@ -228,7 +229,8 @@ class Trainer:
         calibrate = getattr(self.state.learner, "calibrate", None)
         if calibrate is None:
             return
-        mine = starts[::_CALIBRATION_STRIDE][self.world.rank :: self.world.size]
+        chosen = np.isin(np.arange(len(starts)) % _CALIBRATION_STRIDE, _CALIBRATION_PHASES)
+        mine = starts[chosen][self.world.rank :: self.world.size]
         parts = (mine[first : first + self.settings.batch] for first in range(0, len(mine), self.settings.batch))
         calibrate((self.state.source.batch(part).to(self.state.device) for part in parts), self.world.sum)
 

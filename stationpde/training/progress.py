@@ -5,9 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["StepReporter", "TrainEvent", "TrainWatcher"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stationpde.training.signals import StopRequest
+
+__all__ = ["Beginning", "StepReporter", "TrainEvent", "TrainWatcher"]
 
 _LEAST_SECONDS = 0.2
 
@@ -69,6 +74,34 @@ class StepReporter:
         elapsed = time.monotonic() - self._began
         values = {name: s.mse for name, s in scores.items()}
         self._watcher(TrainEvent("validation", step, self._total, "steps", elapsed, None, note, values))
+
+
+class Beginning:
+    """Reports what is fitted before the first step, and ends it when the run is told to stop."""
+
+    def __init__(self, run: Path, stop: StopRequest, watcher: TrainWatcher | None) -> None:
+        self._run, self._stop, self._watcher = run, stop, watcher
+        self._what, self._began, self._told = "", 0.0, 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """``done`` of ``total`` parts of ``what`` are fitted.
+
+        Raises
+        ------
+        Interrupted
+            If the run is to stop.
+        """
+        if self._stop.reason is not None:
+            raise self._stop.error(str(self._run), None)
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._began, self._told = what, now, 0.0
+        if self._watcher is None or now - self._told < _LEAST_SECONDS:
+            return
+        self._told = now
+        elapsed = now - self._began
+        eta = elapsed * (total - done) / done if done else None
+        self._watcher(TrainEvent("guide", done, total, "parts", elapsed, eta, what, {}))
 
 
 def _squared(unit: str) -> str:

@@ -25,6 +25,7 @@ from stationpde.training.facts import differences, facts
 from stationpde.training.lock import RunLock
 from stationpde.training.loop import Trainer
 from stationpde.training.metrics_log import MetricsLog
+from stationpde.training.progress import Beginning
 from stationpde.training.resources import process_faults
 from stationpde.training.run_directory import RunDirectory
 from stationpde.training.sealed import write_sealed
@@ -141,7 +142,8 @@ def train(
         if opened["result"] is not None:
             return TrainResult.from_dict(opened["result"])
         stack.enter_context(_repeatable())
-        state = _prepare(config, source, build or default_build, world, device, opened)
+        beginning = Beginning(run.path, stop, watcher)
+        state = _prepare(config, source, build or default_build, world, device, opened, beginning)
         metrics = board = None
         if world.rank == 0:
             state.mend_best(run)
@@ -242,10 +244,14 @@ def _compare(checkpoint: Path, about: dict[str, Any], strict: bool) -> None:
 
 
 def _prepare(
-    config: Config, source: WindowSource, build: Build, world: World, device: str, opened: dict[str, Any]
-) -> TrainingState:
+    config: Config, source: WindowSource, build: Build, world: World, device: str, opened: dict[str, Any],
+    beginning: Beginning,
+) -> TrainingState:  # fmt: skip
     seed_everything(config.train.seed, "init")
     learner = build(config, source)
+    # A checkpoint holds what was fitted before the first step.
+    if opened["checkpoint"] is None and hasattr(learner, "prepare"):
+        learner.prepare(source, beginning)
     learner.module.to(device)
     if opened["checkpoint"] is None and opened["init"] is not None:
         _begin_from(learner, Path(opened["init"]), must_fit=not opened["forked"])

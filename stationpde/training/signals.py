@@ -75,12 +75,16 @@ class StopRequest:
                     self._reason = "orphaned"
         return self._reason
 
-    def error(self, run: str, step: int, reason: str | None = None) -> Interrupted:
-        """What to raise once the checkpoint is written; ``reason`` may come from another rank."""
+    def error(self, run: str, step: int | None, reason: str | None = None) -> Interrupted:
+        """What to raise once the checkpoint is written; ``reason`` may come from another rank.
+
+        ``step`` is None while there is none yet.
+        """
         why = {"time": "the time limit", "orphaned": "the end of the launching process"}
         reason = reason or self.reason or "SIGTERM"
         do = "type the same command again: it goes on where it stopped"
-        text = f"stopped by {why.get(reason, reason)} after step {step:,}; a checkpoint was saved"
+        when = "before the first step" if step is None else f"after step {step:,}; a checkpoint was saved"
+        text = f"stopped by {why.get(reason, reason)} {when}"
         if reason == "SIGINT":
             return Interrupted.by_user(text, where=run, do=do)
         return Interrupted(text, where=run, do=do)

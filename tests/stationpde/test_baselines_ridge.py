@@ -146,19 +146,38 @@ def test_the_blend_halves_errors_that_are_opposite():
     torch.testing.assert_close(made.predict(batch), batch.future, rtol=1e-6, atol=1e-5)
 
 
+def _products(*errors):
+    """Sums of products ``[lead, channel, member, member]`` of errors ``[lead, channel, row]`` of each member."""
+    made = torch.stack([torch.as_tensor(e).double() for e in errors], dim=-1)
+    return made.mT @ made
+
+
 def test_a_lead_is_drawn_to_the_weight_of_its_variable():
-    gain, spread = torch.tensor([[1.0], [3.0]]).double(), torch.tensor([[4.0], [4.0]]).double()
+    # Errors 1 - w·2 and 3 - w·2 (the first minus the second is -2): alone 1/4 and 3/4 would be best.
+    products = _products([[[-1.5]], [[-0.5]]], [[[0.5]], [[1.5]]])
 
-    found = fitted_shares(gain, spread)
+    found = fitted_shares(products)
 
-    # The variable has 4/8; alone the leads would have 1/4 and 3/4; with a prior of one mean lead (4) half of the way.
-    torch.testing.assert_close(found, torch.tensor([[0.375], [0.625]]).double())
+    # The variable has a half; with a prior of one mean lead each goes half of the way.
+    torch.testing.assert_close(found[0], torch.tensor([[0.375], [0.625]]).double(), rtol=0.0, atol=1e-6)
 
 
-def test_weights_stay_within_the_two_forecasts_and_equal_ones_share():
-    gain, spread = torch.tensor([[9.0, -9.0, 0.0]]).double(), torch.tensor([[1.0, 1.0, 0.0]]).double()
+def test_weights_stay_within_the_forecasts_and_equal_ones_share():
+    products = _products([[[0.1], [2.0], [1.0]]], [[[1.0], [0.1], [1.0]]])
 
-    assert fitted_shares(gain, spread).tolist() == [[1.0, 0.0, 0.5]]
+    torch.testing.assert_close(fitted_shares(products)[0], torch.tensor([[1.0, 0.0, 0.5]]).double(), rtol=0.0, atol=1e-6)
+
+
+def test_of_three_forecasts_the_best_mean_is_found_and_a_useless_one_gets_nothing():
+    drawn = torch.Generator().manual_seed(0)
+    noise = torch.randn(3, 1, 1, 4000, generator=drawn, dtype=torch.float64)
+    apart = fitted_shares(_products(*noise))
+    # Errors of equal size that have nothing in common: a third each, to the sampling error of 4,000 rows.
+    torch.testing.assert_close(apart, torch.full_like(apart, 1 / 3), rtol=0.0, atol=0.03)
+    # The third is the first with more noise.
+    spoilt = fitted_shares(_products(noise[0], noise[1], noise[0] + 2.0 * noise[2]))
+    assert float(spoilt[2]) < 0.02
+    torch.testing.assert_close(spoilt.sum(dim=0), torch.ones(1, 1).double())
 
 
 def test_a_blend_without_its_members_says_which():

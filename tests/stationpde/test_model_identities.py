@@ -101,7 +101,7 @@ def test_an_operator_that_is_off_changes_the_forecast_and_has_no_coefficient(nam
 
 
 def test_without_the_observed_loss_only_the_state_counts():
-    config = small_config("default", ("loss.unguided=0",)).ablated("no_obs_loss")
+    config = small_config("default").ablated("no_obs_loss")
     found = learner(config).losses(muggy(config), LocalReducer())
     assert torch.equal(found.total.detach(), found.state)
     assert float(found.observed) == 0.0
