@@ -44,7 +44,8 @@ ABLATIONS: Mapping[str, dict[str, Any]] = {
     "no_pde": {"model": {"pde_branch": False}},
     "no_data": {"model": {"data_branch": False}},
     "no_station_head": {"model": {"station_head": False}},
-    "no_guide": {"model": {"guide": "none"}},
+    # Alone, the field goes on learning for as long as it may.
+    "no_guide": {"model": {"guide": "none"}, "train": {"epochs": 10}},
     "no_obs_loss": {"loss": {"observed": 0.0}},
     "no_diffusion": {"pde": {"without": ["laplacian"]}},
     "no_closure": {"model": {"closure": False}},

@@ -153,7 +153,7 @@ class ModelSection(Section):
     """First guesses of departures, fitted on the training split before the first step."""
     guide_groups: tuple[Literal["hour", "regime", "cloud", "place"], ...] = ("hour", "regime", "cloud", "place")
     """Products of predictors that the guide is fitted on, beside history and surroundings."""
-    guide_networks: Annotated[int, Field(ge=0)] = 2
+    guide_networks: Annotated[int, Field(ge=0)] = 3
     """Perceptrons whose mean is the guide's second guess, beside the linear one; 0 for none."""
     guide_hidden: Count = 384
     """Width of their two layers."""
@@ -236,7 +236,8 @@ class LossSection(Section):
 class TrainSection(Section):
     """How the parameters are found."""
 
-    epochs: Count = 10
+    epochs: Count = 2
+    """Passes of the field over the training windows; with a guide more of them gain next to nothing."""
     max_steps: Count | None = None
     batch: Count = 8
     lr: Positive = 2e-3
