@@ -97,4 +97,3 @@ class GuideNetwork(nn.Module):
             found = silu(torch.baddbmm(weights[f"{name}_bias"], found, weights[f"{name}_weight"]))
             found = dropout(found, _DROPOUT, training)
         return torch.baddbmm(weights["last_bias"], found, weights["last_weight"])
-

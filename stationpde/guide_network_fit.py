@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_network"]
 
-_BATCH = 1024
+# Rows of a step: a long record gives a thousand, a short one fewer, so that an epoch still has steps enough.
+_LARGEST_BATCH, _SMALLEST_BATCH, _STEPS = 1024, 32, 200
 _RATE, _DECAY, _WARM, _CLIP = 2e-3, 1e-2, 0.15, 1.0
 
 
@@ -65,7 +66,7 @@ def fit_network(network: GuideNetwork, batches: GuideBatches, config: Config) ->
         {"params": [w for name, w in weights.items() if "bias" in name], "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, lr=_RATE)
-    size = min(_BATCH, len(table))
+    size = min(len(table), _LARGEST_BATCH, max(_SMALLEST_BATCH, len(table) // _STEPS))
     each = len(table) // size
     total = config.model.guide_epochs * each
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, total_steps=total + 1, pct_start=_WARM)

@@ -165,7 +165,8 @@ def test_a_lead_is_drawn_to_the_weight_of_its_variable():
 def test_weights_stay_within_the_forecasts_and_equal_ones_share():
     products = _products([[[0.1], [2.0], [1.0]]], [[[1.0], [0.1], [1.0]]])
 
-    torch.testing.assert_close(fitted_shares(products)[0], torch.tensor([[1.0, 0.0, 0.5]]).double(), rtol=0.0, atol=1e-6)
+    found = fitted_shares(products)[0]
+    torch.testing.assert_close(found, torch.tensor([[1.0, 0.0, 0.5]]).double(), rtol=0.0, atol=1e-6)
 
 
 def test_of_three_forecasts_the_best_mean_is_found_and_a_useless_one_gets_nothing():

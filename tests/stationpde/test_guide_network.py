@@ -1,0 +1,146 @@
+"""The guide's perceptrons: what they can learn, whom they know, and how their fit begins, ends and is repeated."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from small_network import small_config, small_model, small_series, windows
+
+from fields.windows import Split
+from stationpde.guide_fit import fit_guide
+from stationpde.guide_network import GuideNetwork
+from stationpde.guide_network_fit import fit_network
+from stationpde.guide_rows import GuideBatches, Rows
+
+SMALL = ("model.guide_networks=2", "model.guide_hidden=24", "model.guide_epochs=25")
+
+
+class MadeRows:
+    """Rows of a made-up law, in place of those of a model."""
+
+    def __init__(self, law, gaps=0.0, batches=8):
+        drawn = torch.Generator().manual_seed(0)
+        self.x = torch.randn(batches, 32, 8, 5, generator=drawn)
+        self.y = law(self.x)
+        self.y[torch.rand(self.y.shape, generator=drawn) < gaps] = torch.nan
+        features = SimpleNamespace(fixed=torch.randn(8, 5, generator=drawn))
+        self.model = SimpleNamespace(sites=SimpleNamespace(features=features))
+        self.told = []
+
+    def report(self, what, done, total):
+        self.told.append((what, done, total))
+
+    def some(self, number):
+        return slice(number % 2, None, 2)
+
+    def passed(self, what, hidden=0.0):
+        for number, (x, y) in enumerate(zip(self.x, self.y)):
+            time = torch.arange(32) * 10_800 + number * 86_400
+            shown = torch.rand(32, 8) >= hidden
+            yield Rows(0, number, time, x, x[..., :1], y, shown)
+
+
+def errors(network, rows):
+    known = torch.ones(rows.x.shape[1], 8, 1, dtype=torch.bool)
+    place, number = rows.model.sites.features.fixed[:, :3], torch.arange(8)
+    made = [network(x, torch.arange(32) * 10_800, place, number, known) for x in rows.x]
+    left = torch.stack(made).unflatten(-1, rows.y.shape[-2:]) - rows.y
+    return float(left.nan_to_num().square().mean())
+
+
+def curved(x):
+    """A product and a bend, which no linear fit of these inputs can follow."""
+    return torch.stack([x[..., 0] * x[..., 1], x[..., 2].abs() - 0.8], dim=-1)[..., None, :]
+
+
+def fitted(rows, *more):
+    config = small_config("default", (*SMALL, *more))
+    network = GuideNetwork(5, 8, 2, config.model.guide_hidden, config.model.guide_networks)
+    fit_network(network, rows, config)
+    return network
+
+
+def test_perceptrons_learn_what_no_linear_fit_can():
+    rows = MadeRows(curved)
+    # 1,024 rows, half of the stations of each window: most of the variance, not all of it.
+    assert errors(fitted(rows), rows) < 0.5 * float(rows.y.square().mean())
+
+
+def test_targets_that_are_missing_are_left_out():
+    network = fitted(MadeRows(curved, gaps=0.4))
+    assert all(torch.isfinite(tensor).all() for tensor in network.buffers())
+
+
+def test_a_fit_is_repeated_by_its_seed_and_its_perceptrons_differ():
+    one, same, other = (fitted(MadeRows(curved), f"train.seed={seed}", "model.guide_epochs=1") for seed in (0, 0, 1))
+    assert torch.equal(one.first_weight, same.first_weight) and torch.equal(one.embedding, same.embedding)
+    assert not torch.allclose(one.first_weight, other.first_weight)
+    assert not torch.allclose(one.first_weight[0], one.first_weight[1])
+
+
+def test_a_fit_tells_how_far_it_is():
+    rows = MadeRows(curved)
+    fitted(rows, "model.guide_epochs=3")
+    steps = [done for what, done, _ in rows.told if what == "perceptrons"]
+    # 1,024 rows in the smallest batches, of 32.
+    assert steps == list(range(96)) and {total for *_, total in rows.told} == {96}
+
+
+def test_a_station_that_is_not_known_has_no_numbers_of_its_own():
+    network = fitted(MadeRows(curved), "model.guide_epochs=3")
+    assert network.embedding.abs().max() > 0.0
+    x, time, place = torch.randn(1, 8, 5), torch.tensor([0]), torch.randn(8, 3)
+    known = torch.ones(1, 8, 1, dtype=torch.bool)
+    known[0, 3] = False
+    before = network(x, time, place, torch.arange(8), known)
+    network.embedding.mul_(-5.0)
+    after = network(x, time, place, torch.arange(8), known)
+    assert torch.equal(before[0, 3], after[0, 3]) and not torch.allclose(before[0, 2], after[0, 2])
+
+
+def test_an_absurd_predictor_does_not_run_away_with_a_guess():
+    network = fitted(MadeRows(curved), "model.guide_epochs=1")
+    assert network.scaled(torch.full((1, 5), 1e6)).max() == network.scaled(torch.full((1, 5), 1e9)).max() < 10.0
+
+
+def test_the_time_of_the_year_is_not_told():
+    network = fitted(MadeRows(curved), "model.guide_epochs=1")
+    x, place, known = torch.randn(1, 8, 5), torch.randn(8, 3), torch.ones(1, 8, 1, dtype=torch.bool)
+    winter, summer = (
+        network(x, torch.tensor([days * 86_400]), place, torch.arange(8), known) for days in (10, 192)
+    )  # fmt: skip
+    assert torch.equal(winter, summer)
+
+
+class Enough(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stage", ["shared fit", "fit of each station", "gather", "perceptrons"])
+def test_a_fit_that_is_ended_leaves_a_guide_that_says_nothing(stage):
+    def report(what, done, total):
+        if what == stage:
+            raise Enough
+
+    model = small_model()
+    with pytest.raises(Enough):
+        fit_guide(model, small_series(), Split.of(len(small_series())), report)
+    batch = windows(model.config, [3])
+    with torch.no_grad():
+        found = model.eval()(batch.history, batch.issue_time)
+    assert not model.guide.fitted
+    torch.testing.assert_close(found.state, found.unguided, rtol=2e-6, atol=0.0)
+
+
+def test_a_share_of_the_stations_is_hidden_from_the_rows():
+    """What is hidden is filled by the field around it, as at a station that nobody knows."""
+    batches = GuideBatches(small_model(), small_series(), Split.of(len(small_series())), lambda *told: None)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        whole, less = (list(batches.passed("rows", hidden)) for hidden in (0.0, 0.3))
+    shown = torch.cat([rows.shown.flatten() for rows in less])
+    # Five standard deviations of so many draws.
+    assert abs(float(shown.float().mean()) - 0.7) < 5 * (0.21 / len(shown)) ** 0.5
+    changed = torch.cat([(a.pooled != b.pooled).any(-1)[~b.shown] for a, b in zip(whole, less)])
+    assert changed.all()
+    assert all(torch.equal(a.target.nan_to_num(), b.target.nan_to_num()) for a, b in zip(whole, less))
