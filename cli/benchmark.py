@@ -38,6 +38,9 @@ def benchmark(
         str, typer.Option(help="Values to use: all that can be (gross), or tested ones (full).")
     ] = "gross",
     page: Annotated[Path | None, typer.Option(metavar="FILE.md", help="Page whose section is written anew.")] = None,
+    leave_out: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Leave one station in N out of training; score those.")
+    ] = 0,
     keep_stale: Annotated[bool, typer.Option(help="Take finished cells of other settings, marked.")] = False,
 ) -> None:
     """Score models on the same windows; the same command, typed again, goes on where it was stopped.
@@ -54,7 +57,7 @@ def benchmark(
     plan = BenchmarkPlan(
         store=store, protocol=protocol, models=_models(models), out=target, seeds=tuple(seeds_of(seeds)),
         horizons=() if horizons is None else _hours(horizons), recipe=chosen, overrides=tuple(overrides or ()),
-        cap=_cap(cap, chosen), cells=cells, jobs=jobs, keep_stale=keep_stale,
+        cap=_cap(cap, chosen), cells=cells, jobs=jobs, keep_stale=keep_stale, leave_out=leave_out,
         quality=choice(quality, "--quality", ("gross", "full")), command=typed(),
         max_seconds=None if max_time is None else span_seconds(max_time, "--max-time"),
     )  # fmt: skip
@@ -65,7 +68,8 @@ def benchmark(
         from stationpde.evaluation.page import update_page
         from stationpde.evaluation.tables import markdown
 
-        update_page(page, f"{protocol} {plan.data_name}", markdown(results))
+        section = f"{protocol} {plan.data_name}{f' left out {leave_out}' if leave_out else ''}"
+        update_page(page, section, markdown(results))
         console.text(str(page))
     console.result({**results.to_dict(), "files": _files(plan)})
 

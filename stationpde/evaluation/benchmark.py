@@ -19,6 +19,7 @@ from stationpde.errors import Interrupted, StationPDEError, UsageError
 from stationpde.evaluation.cells import Cell, data_facts, read_cell, write_cell
 from stationpde.evaluation.contestants import Task, contestant
 from stationpde.evaluation.fitting import Workshop
+from stationpde.evaluation.left_out import LeftOut, left_out_numbers
 from stationpde.evaluation.protocols import protocol
 from stationpde.evaluation.results import Results
 from stationpde.evaluation.scoring import score, windows_to_score
@@ -46,6 +47,7 @@ class BenchmarkPlan:
     cap : CPU seconds of each learned model, its search included; None without a limit
     cells : folder of finished cells; ``out/cells`` by default
     jobs : cells that are trained at once, each in a process with one thread
+    leave_out : one station in so many is left out of training, and forecasts at those are scored; 0 for none
     quality : which values count, see `stationpde.data.load_series`; a target that was observed is scored even if it
         looks odd, as nobody knows so at the time of issue
     keep_stale : take finished cells whose settings have changed since, and say so
@@ -64,6 +66,7 @@ class BenchmarkPlan:
     jobs: int = 1
     max_seconds: float | None = None
     keep_stale: bool = False
+    leave_out: int = 0
     quality: Any = "gross"
     command: str = ""
 
@@ -90,8 +93,9 @@ class BenchmarkPlan:
             found = contestant(model)
             if found.missing() is None:
                 seeds = self.seeds if found.is_seeded else (None,)
+                cap = self.cap if found.learns else None
                 made += [
-                    Task(self.protocol, h, model, s, self.recipe, self.overrides, self.cap if found.learns else None)
+                    Task(self.protocol, h, model, s, self.recipe, self.overrides, cap, self.leave_out)
                     for h in self.hours
                     for s in seeds
                 ]
@@ -159,11 +163,17 @@ class Bench:
 
         source = self.source(task.hours)
         starts = windows_to_score(source, protocol(task.protocol).test_stride)
-        fitted = self.shop.fitted(task, without_test(source))
+        split = LeftOut.of(source, task.leave_out) if task.leave_out else None
+        fitted = self.shop.fitted(task, without_test(source if split is None else split.kept))
+        predictor = fitted.predictor
+        if split is not None:
+            source, predictor = split.asked, split.forecaster(predictor)
         some = starts[np.linspace(0, len(starts) - 1, min(4, len(starts))).astype(int)]
-        require_blind(fitted.predictor, source.batch(some), task.model)
-        found = score(fitted.predictor, source, fitted.config, starts, name=task.model, progress=self._look_up)
-        facts = data_facts(source, self.plan.data_name, starts)
+        require_blind(predictor, source.batch(some), task.model)
+        found = score(predictor, source, fitted.config, starts, name=task.model, progress=self._look_up)
+        facts = data_facts(source, self.plan.data_name, starts) | {"fingerprint": self.series.fingerprint}
+        if split is not None:
+            facts["kept"] = len(split.kept.series.stations)
         cell = Cell.of(task, source, fitted.config, found.statistics(), fitted.training, facts)
         # As its file has it, so that a table is the same whether its cells were computed now or before.
         return read_cell(write_cell(self.plan.cell_folder, cell))
@@ -201,6 +211,8 @@ def run_benchmark(
     Interrupted
         After SIGTERM, Ctrl-C or the time limit, with what is finished kept.
     """
+    if plan.leave_out:
+        left_out_numbers(series.stations, plan.leave_out)  # what cannot be is told before anything is computed
     atomic.write_probe(plan.out)
     with StopRequest(plan.max_seconds) as stop:
         deadline = None if plan.max_seconds is None else time.monotonic() + plan.max_seconds

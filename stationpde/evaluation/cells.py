@@ -62,7 +62,7 @@ class Cell:
             "commit": commit(),
             "machine": platform.machine(),
         }
-        return cls(task, model.settings(task, source.fingerprint), about, found)
+        return cls(task, model.settings(task, data["fingerprint"]), about, found)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of its file."""
@@ -98,7 +98,8 @@ def read_cell(path: Path) -> Cell:
         content = json.loads(path.read_bytes())
         if content.pop("kind") != _KIND or content.pop("schema_version") != _SCHEMA:
             raise ValueError("another kind or version")
-        given = {name: content.pop(name) for name in Task.__dataclass_fields__}
+        # Cells of all stations were written before any could be left out.
+        given = {"leave_out": 0, **{name: content.pop(name) for name in Task.__dataclass_fields__ if name in content}}
         task = Task(**{**given, "overrides": tuple(given["overrides"])})
         statistics = ErrorStatistics.from_dict(content.pop("statistics"))
         return cls_of(task, content, statistics)

@@ -36,7 +36,8 @@ _PEER_TRAIN: Mapping[str, Any] = {
 class Task:
     """One cell of a table: a model under a protocol, at a horizon, from a seed (None: it needs none).
 
-    ``overrides`` are settings as ``section.key=value``, for all models alike; ``cap`` is CPU seconds.
+    ``overrides`` are settings as ``section.key=value``, for all models alike; ``cap`` is CPU seconds. With
+    ``leave_out`` one station in so many is left out of training, and those are what is scored.
     """
 
     protocol: str
@@ -46,13 +47,15 @@ class Task:
     recipe: Literal["default", "paper"] = "default"
     overrides: tuple[str, ...] = ()
     cap: float | None = None
+    leave_out: int = 0
 
     @property
     def name(self) -> str:
         """Its file name without the ending."""
         paper = "-recipe_paper" if self.recipe == "paper" else ""
         seed = "" if self.seed is None else f"-seed{self.seed}"
-        return f"{self.protocol}-{self.hours}h-{self.model}{paper}{seed}"
+        unseen = f"-left_out{self.leave_out}" if self.leave_out else ""
+        return f"{self.protocol}-{self.hours}h-{self.model}{paper}{unseen}{seed}"
 
     def of(self, model: str) -> Task:
         """The same cell of another model."""
@@ -120,6 +123,8 @@ class Contestant:
         about: dict[str, Any] = {"model": self.name, "data": fingerprint, "config": tree, "members": members}
         if self.learns:
             about |= {"recipe": task.recipe, "cap": task.cap}
+        if task.leave_out:
+            about["leave_out"] = task.leave_out
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
     def builder(self, **choices: Any) -> Callable[[Config, WindowSource], Learner]:

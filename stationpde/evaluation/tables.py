@@ -16,7 +16,8 @@ def markdown(results: Results) -> str:
     """All tables of a benchmark, each with what it needs to be read alone."""
     if not results.horizons:
         return "No cell is finished.\n"
-    parts = [f"## {results.protocol}: {_hours(results)} ahead", provenance(results)]
+    unseen = " at stations left out of training" if "kept" in results.data else ""
+    parts = [f"## {results.protocol}: {_hours(results)} ahead{unseen}", provenance(results)]
     for key, title in (("mse", "MSE"), ("mae", "MAE")):
         parts += [f"### {title}", _table(results, key)]
     parts += ["### Is it real?", *(_comparison(found, results) for found in results.horizons)]
@@ -45,8 +46,9 @@ def provenance(results: Results) -> str:
     commits = sorted({str(c.about.get("commit")) for h in results.horizons for cs in h.cells.values() for c in cs})
     minutes = "none" if results.cap is None else f"{results.cap / 60:.3g} CPU-minutes"
     cap = minutes if results.cap is None else f"{minutes} for each learned model, search included"
+    left = f" left out of {data['stations'] + data['kept']}" if "kept" in data else ""
     rows = {
-        "data": f"{data['name']}, {data['stations']} stations, every {data['step_seconds'] / 3600:g} h, "
+        "data": f"{data['name']}, {data['stations']} stations{left}, every {data['step_seconds'] / 3600:g} h, "
         f"fingerprint {data['fingerprint'][:12]}",
         "split": f"{split} ({windows} windows)",
         "seeds": ", ".join(map(str, seeds)) or "none needed",

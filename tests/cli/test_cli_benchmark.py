@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 FAST = ["data.history=4", "data.horizon=2", "grid.height=8", "model.hidden=4", "model.encoder_hidden=4",
-        "model.head_hidden=8", "train.batch=4", "train.epochs=2", "train.max_steps=3", "train.checkpoint_every=2",
+        "model.head_hidden=8", "model.guide_networks=0",
+        "train.batch=4", "train.epochs=2", "train.max_steps=3", "train.checkpoint_every=2",
         "pde.backend=torch"]  # fmt: skip
 
 

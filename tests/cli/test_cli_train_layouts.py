@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 # The whole model with narrow networks on few cells; history, horizon and sub-steps are those of the presets.
-SMALL = ["grid.height=8", "model.hidden=8", "model.encoder_hidden=8", "model.head_hidden=32", "model.dilations=[1,2,4]",
+SMALL = ["grid.height=8", "model.hidden=8", "model.encoder_hidden=8", "model.head_hidden=32", "model.guide_networks=0",
+         "model.dilations=[1,2,4]",
          "train.batch=4", "train.validate_windows=40", "train.threads=1"]  # fmt: skip
 
 

@@ -17,7 +17,8 @@ SHARED = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
 # A few steps of a small model; a page's own options stand before these, and the last of a key wins.
 SHORT = (
     "train.max_steps=2", "train.epochs=1", "train.validate_windows=2", "train.batch=2", "grid.height=8",
-    "model.hidden=4", "model.encoder_hidden=4", "model.head_hidden=8", "train.threads=1",
+    "model.hidden=4", "model.encoder_hidden=4", "model.head_hidden=8", "model.guide_networks=0",
+    "train.threads=1",
 )  # fmt: skip
 SHORTER = [word for pair in SHORT for word in ("--set", pair)]
 

@@ -21,7 +21,8 @@ from stationpde.evaluation.tables import markdown
 
 TINY = (
     *(pair for pair in SMALL if "dropout" not in pair), "grid.height=8", "lift.k=4", "model.hidden=4",
-    "model.encoder_hidden=4", "model.dilations=[1,2]", "model.head_hidden=8", "train.max_steps=3", "train.epochs=2",
+    "model.encoder_hidden=4", "model.dilations=[1,2]", "model.head_hidden=8", "model.guide_networks=1",
+    "model.guide_hidden=8", "model.guide_epochs=1", "train.max_steps=3", "train.epochs=2",
 )  # fmt: skip
 
 
