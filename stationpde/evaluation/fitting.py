@@ -250,7 +250,7 @@ class _Trial:
 
 def _too_short(cap: float | None, run: Path) -> ResourceError:
     return ResourceError(
-        f"{cap:.0f} CPU seconds were not enough for one validation", code=_TOO_SHORT, where=str(run),
+        f"{cap:.0f} CPU seconds were not enough for one validation", code="SPDE-B011", where=str(run),
         do="--cap with a longer time",
     )  # fmt: skip
 
