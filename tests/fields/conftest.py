@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import xarray as xr
 from conftest_stations import make_stations
+from forked_writers import Zygote
 
 
 @pytest.fixture
@@ -17,3 +20,11 @@ def stations() -> xr.Dataset:
 def month() -> xr.Dataset:
     """Forty days of thirty stations; not to be changed."""
     return make_stations(960, 30, seed=1)
+
+
+@pytest.fixture(scope="session")
+def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """Starts real processes that write stores."""
+    made = Zygote(tmp_path_factory.mktemp("writers"))
+    yield made
+    made.close()

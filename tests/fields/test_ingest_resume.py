@@ -4,12 +4,11 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from forked_writers import Writer, Zygote
 from reader_files import Weather, write_npz, write_rows
 
 from fields import store
@@ -17,8 +16,7 @@ from fields.ingest import ingest
 
 # Small blocks and runs, so that there is much to interrupt.
 SCRIPT = """
-import signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
+import sys, time
 import fields.ingest as pipeline
 from fields.readers import gather, spool
 pipeline.block_rows = lambda stations, count: 100
@@ -38,16 +36,15 @@ print(result.fingerprint, flush=True)
 """
 
 
-def start(source: Path, output: Path, quality: bool = False, pause: float = 0.0) -> subprocess.Popen:
-    command = [sys.executable, "-c", SCRIPT, str(source), str(output), str(int(quality)), str(pause)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "ready\n"
+def start(writers: Zygote, source: Path, output: Path, quality: bool = False, pause: float = 0.0) -> Writer:
+    process = writers.start(SCRIPT, source, output, int(quality), pause)
+    assert process.stdout.readline() == "ready\n", process.err
     return process
 
 
-def finished(process: subprocess.Popen) -> str:
-    printed = process.communicate(timeout=100)[0]
-    assert process.returncode == 0
+def finished(process: Writer) -> str:
+    printed = process.output()
+    assert process.returncode == 0, process.err
     return printed.strip()
 
 
@@ -57,11 +54,11 @@ def scratch_of(output: Path) -> list[Path]:
     return [Path(name) for name in names if name.endswith((".bin", ".json")) and name != "owner.json"]
 
 
-def kill_when(process: subprocess.Popen, output: Path, pieces: int) -> bool:
+def kill_when(process: Writer, output: Path, pieces: int) -> bool:
     """Kill once that many pieces of work are on disk; false if it was done before."""
     while process.poll() is None:
         if len(scratch_of(output)) >= pieces:
-            os.kill(process.pid, signal.SIGKILL)
+            process.signal(signal.SIGKILL)
             process.wait()
             return True
         time.sleep(0.005)
@@ -76,50 +73,49 @@ def sources(tmp_path: Path) -> dict[str, Path]:
     }
 
 
-def kills(tmp_path: Path, kind: str, count: int, seed: int, quality: bool = False) -> None:
+def kills(writers: Zygote, tmp_path: Path, kind: str, count: int, seed: int, quality: bool = False) -> None:
     source = sources(tmp_path)[kind]
     (tmp_path / "calm").mkdir()
     (tmp_path / "storm").mkdir()
-    expected = finished(start(source, tmp_path / "calm" / "o.zarr", quality))
+    expected = finished(start(writers, source, tmp_path / "calm" / "o.zarr", quality))
     output = tmp_path / "storm" / "o.zarr"
     rng = random.Random(seed)
     killed = 0
     for _ in range(count):
-        process = start(source, output, quality)
+        process = start(writers, source, output, quality)
         if not kill_when(process, output, len(scratch_of(output)) + rng.randint(1, 6)):
-            process.communicate()
-            assert process.returncode == 0
+            finished(process)
             break
         killed += 1
         assert not output.exists()
     assert killed >= min(count, 2)
     if not output.exists():
-        assert finished(start(source, output, quality)) == expected
+        assert finished(start(writers, source, output, quality)) == expected
     assert store.fingerprint(output) == expected
     assert store.verify(output).ok
     assert sorted(p.name for p in output.parent.iterdir()) == ["o.zarr"]
 
 
 @pytest.mark.parametrize(("kind", "count"), [("table", 3), ("arrays", 2)])
-def test_kills_while_reading_and_writing_cost_nothing(tmp_path, kind, count):
-    kills(tmp_path, kind, count, seed=1)
+def test_kills_while_reading_and_writing_cost_nothing(writers, tmp_path, kind, count):
+    kills(writers, tmp_path, kind, count, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["table", "arrays"])
-def test_many_kills_with_quality_control_cost_nothing(tmp_path, kind, seed):
-    kills(tmp_path, kind, 12, seed=seed, quality=True)
+def test_many_kills_with_quality_control_cost_nothing(writers, tmp_path, kind, seed):
+    kills(writers, tmp_path, kind, 12, seed=seed, quality=True)
 
 
-def test_parsed_rows_are_not_parsed_again(tmp_path):
+def test_parsed_rows_are_not_parsed_again(writers, tmp_path):
     source, output = sources(tmp_path)["table"], tmp_path / "o.zarr"
-    process = start(source, output)
+    process = start(writers, source, output)
     assert kill_when(process, output, 6)
     runs = run_times(tmp_path)
     assert len(runs) >= 3
-    process = start(source, output)
+    process = start(writers, source, output)
     later: dict[str, int] = {}
     while process.poll() is None:
         later |= run_times(tmp_path)
@@ -138,23 +134,23 @@ def run_times(folder: Path) -> dict[str, int]:
     return {name: when for name, when in found.items() if name.startswith("run-")}
 
 
-def test_a_source_that_changed_meanwhile_is_read_from_the_start(tmp_path):
+def test_a_source_that_changed_meanwhile_is_read_from_the_start(writers, tmp_path):
     source, output = sources(tmp_path)["table"], tmp_path / "o.zarr"
-    assert kill_when(start(source, output), output, 5)
+    assert kill_when(start(writers, source, output), output, 5)
     weather = Weather(10, 400)
     weather.t += 1.0
     write_rows(source, weather.rows())
-    finished(start(source, output))
+    finished(start(writers, source, output))
     made = store.open(output)["t"].values
     assert abs(made[:, 3] - 273.15 - weather.t[:, 3]).max() < 1e-3
 
 
-def test_an_interrupt_keeps_what_was_done(tmp_path):
+def test_an_interrupt_keeps_what_was_done(writers, tmp_path):
     source, output = sources(tmp_path)["table"], tmp_path / "o.zarr"
-    process = start(source, output, pause=0.3)  # slow enough to be met in the middle on any machine
+    process = start(writers, source, output, pause=0.3)  # slow enough to be met in the middle on any machine
     while process.poll() is None and len(scratch_of(output)) < 4:
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
+    process.signal(signal.SIGINT)
     process.wait()
     assert process.returncode != 0
     assert list((tmp_path / ".o.zarr.gather").rglob("run-*.bin"))

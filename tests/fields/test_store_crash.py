@@ -5,10 +5,8 @@ import pickle
 import shutil
 import signal
 import subprocess
-import sys
 import textwrap
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import xarray as xr
@@ -17,19 +15,12 @@ from conftest_stations import make_stations
 from fields import store
 from fields.errors import LockedError, ResourceError, UsageError
 
-HERE = Path(__file__).parent
+BEFORE = "import sys\nfrom fields import store\nfrom conftest_stations import make_stations\n"
 
 
-def run_writer(code, *arguments, **options):
+def run_writer(writers, code, *arguments):
     """Run a writer in a process of its own; it prints ``ready`` before it waits to be killed."""
-    program = "import sys\nfrom fields import store\nfrom conftest_stations import make_stations\n" + textwrap.dedent(
-        code
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])])}
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
+    return writers.start(BEFORE + textwrap.dedent(code), *arguments)
 
 
 def names(folder):
@@ -53,12 +44,12 @@ WAITING = """
 
 
 @pytest.mark.parametrize("finished", [0, 2])
-def test_sigkill_leaves_nothing_that_opens_and_the_next_run_goes_on(tmp_path, finished):
+def test_sigkill_leaves_nothing_that_opens_and_the_next_run_goes_on(writers, tmp_path, finished):
     target = tmp_path / "x.zarr"
-    process = run_writer(WAITING, target, finished)
-    assert process.stdout.readline() == "ready\n", process.stderr.read()
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process = run_writer(writers, WAITING, target, finished)
+    assert process.stdout.readline() == "ready\n", process.err
+    process.signal(signal.SIGKILL)
+    process.wait()
     left = list(tmp_path.iterdir())
     assert not target.exists() and len(left) == 1
     with pytest.raises(UsageError):
@@ -76,12 +67,12 @@ def test_sigkill_leaves_nothing_that_opens_and_the_next_run_goes_on(tmp_path, fi
     assert names(tmp_path) == ["x.zarr"]
 
 
-def test_what_a_killed_run_left_is_not_mixed_with_other_data(tmp_path):
+def test_what_a_killed_run_left_is_not_mixed_with_other_data(writers, tmp_path):
     target = tmp_path / "x.zarr"
-    process = run_writer(WAITING, target, 2)
-    assert process.stdout.readline() == "ready\n", process.stderr.read()
-    process.kill()
-    process.communicate()
+    process = run_writer(writers, WAITING, target, 2)
+    assert process.stdout.readline() == "ready\n", process.err
+    process.signal(signal.SIGKILL)
+    process.wait()
     other = make_stations(96, 6, seed=5)
     with store.create(target, other, time_block=24, resume=True) as staged:
         assert not staged.resumed and len(staged.pending()) == 4
@@ -129,17 +120,17 @@ def test_an_unfinished_store_is_not_published(tmp_path, stations):
     assert names(tmp_path) == []
 
 
-def test_a_second_writer_is_told_who_writes(tmp_path, stations):
+def test_a_second_writer_is_told_who_writes(writers, tmp_path, stations):
     target = tmp_path / "x.zarr"
-    process = run_writer(WAITING, target, 1)
+    process = run_writer(writers, WAITING, target, 1)
     try:
-        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        assert process.stdout.readline() == "ready\n", process.err
         with pytest.raises(LockedError, match=f"pid {process.pid} on ") as caught:
             store.write(stations, target)
         assert caught.value.exit_code == 8
     finally:
-        process.kill()
-        process.communicate()
+        process.signal(signal.SIGKILL)
+        process.wait()
     # The dead writer's lock is gone with it.
     store.write(stations, target)
     assert names(tmp_path) == ["x.zarr"]
@@ -158,10 +149,10 @@ LIMITED = """
 """
 
 
-def test_a_file_limit_ends_in_a_resource_error_and_no_store(tmp_path):
-    process = run_writer(LIMITED, tmp_path / "x.zarr")
-    out, err = process.communicate(timeout=100)
-    assert out.startswith("7 no room to write"), err
+def test_a_file_limit_ends_in_a_resource_error_and_no_store(writers, tmp_path):
+    process = run_writer(writers, LIMITED, tmp_path / "x.zarr")
+    out = process.output()
+    assert out.startswith("7 no room to write"), process.err
     assert "bytes are needed" in out
     assert names(tmp_path) == []
 
@@ -331,10 +322,10 @@ KILLING = """
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_fifty_kills_at_random_moments_leave_no_half_store(tmp_path):
+def test_fifty_kills_at_random_moments_leave_no_half_store(writers, tmp_path):
     target, ds = tmp_path / "x.zarr", make_stations(96, 6)
-    out, err = run_writer(KILLING, target).communicate()
-    assert int(out) >= 25, err  # the others had finished
+    process = run_writer(writers, KILLING, target)
+    assert int(process.output()) >= 25, process.err  # the others had finished
     for finished in tmp_path.glob("x.zarr.[0-9]*"):
         xr.testing.assert_equal(store.open(finished, verify="full").load(), ds)
         shutil.rmtree(finished)
