@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +13,7 @@ from fields.torch_data import Batch, WindowDataset
 from fields.windows import Split, WindowSpec
 from stationpde.config import Config
 from stationpde.guide_fit import fit_guide
+from stationpde.guide_rows import GuideBatches
 from stationpde.learner import ModelLearner
 from stationpde.model import StationPDEModel
 from stationpde.statistics import StateStatistics
@@ -108,7 +110,31 @@ def wild(model: torch.nn.Module, size: float = 0.3, seed: int = 1) -> None:
             )
 
 
+_GUIDES: dict[str, dict[str, torch.Tensor]] = {}
+
+
 def learner(config: Config | None = None, seed: int = 0) -> ModelLearner:
+    """A learner with a fitted guide; models that read the same rows with the same settings share one fit."""
     model = small_model(config, seed)
-    fit_guide(model, small_series(), Split.of(len(small_series())))
+    if model.guide is not None:
+        key = _rows_and_settings(model)
+        if key not in _GUIDES:
+            fit_guide(model, small_series(), Split.of(len(small_series())))
+            _GUIDES[key] = {name: value.clone() for name, value in model.guide.state_dict().items()}
+        model.guide.load_state_dict(_GUIDES[key])
+    torch.manual_seed(seed)
     return ModelLearner(model)
+
+
+def _rows_and_settings(model: StationPDEModel) -> str:
+    """What a fit depends on: the bits of its first rows, and the settings of the guide."""
+    batches = GuideBatches(model, small_series(), Split.of(len(small_series())), lambda *_: None)
+    with torch.no_grad():
+        rows = next(batches.passed("first rows"))
+    digest = hashlib.sha256()
+    for tensor in (rows.pooled, rows.local, rows.target):
+        digest.update(tensor.contiguous().numpy().tobytes())
+    settings = {name: value for name, value in model.config.model.model_dump().items() if name.startswith("guide")}
+    shapes = {name: tuple(value.shape) for name, value in model.guide.state_dict().items()}
+    train = model.config.train
+    return f"{digest.hexdigest()} {settings} {shapes} {train.seed} {train.station_dropout} {batches.starts.tolist()}"
