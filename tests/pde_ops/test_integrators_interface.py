@@ -50,7 +50,7 @@ CASES = {
 }
 NAMES = list(CASES)
 # Tracing takes seconds: one case of each kind every time, the others in the long suite.
-EVERY_TIME = {"euler", "strang", "semi_lagrangian", "range_scaled_euler/range", "range_scaled_euler/none"}
+EVERY_TIME = {"euler", "strang", "semi_lagrangian", "range_scaled_euler/range"}
 TRACED = [name if name in EVERY_TIME else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 
 
