@@ -43,10 +43,11 @@ def with_results(text: str, block: str) -> str:
 
 
 def _by_record(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
-    """Only what was scored on the same windows stands in one table."""
-    known = dict.fromkeys((c.task.protocol, c.about["data"]["fingerprint"]) for c in cells)
-    for protocol, fingerprint in known:
-        yield [c for c in cells if (c.task.protocol, c.about["data"]["fingerprint"]) == (protocol, fingerprint)]
+    """Only what was scored on the same windows and stations stands in one table; all stations come first."""
+    groups: dict[tuple[int, str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.task.leave_out, cell.task.protocol, cell.about["data"]["fingerprint"]), []).append(cell)
+    yield from (groups[key] for key in sorted(groups))
 
 
 def _hours(cells: Sequence[Cell]) -> list[int]:
@@ -70,8 +71,10 @@ def _caption(horizons: Sequence[HorizonResults]) -> str:
     seeds = f"the mean of {len(ours)} seeds" if len(ours) > 1 else "one seed"
     peers = max(len(found.cells) for found in horizons) - 1
     cap = "" if task.cap is None else f", {task.cap / 60:g} CPU-minutes for each learned model"
+    of = f"{data['stations']} stations"
+    of = f"the {of} of" if "kept" not in data else f"{of} that were left out of training, {data['kept']} kept, of"
     return (
-        f"MSE {hours} ahead at the {data['stations']} stations of `{data['name'].partition('/')[0]}`, "
+        f"MSE {hours} ahead at {of} `{data['name'].partition('/')[0]}`, "
         f"{data['windows']['test']:,} test windows from {data['split']['test'][0][:10]} on; {peers} other models, "
         f"{seeds}{cap}:"
     )
@@ -90,7 +93,7 @@ def _table(horizons: Sequence[HorizonResults]) -> str:
 
 def _cells(found: HorizonResults, variable: str) -> list[str]:
     scores = {model: found.pooled(model)[variable]["mse"] for model in found.cells}
-    others = [model for model in scores if model != OURS and not contestant(model).members]
+    others = [model for model in scores if model != OURS]
     kept = shown_number(scores["persistence"]) if "persistence" in scores else "–"
     if not others:
         return [shown_number(scores[OURS]), "–", kept, "–"]

@@ -119,7 +119,7 @@ class StationPDE:
         self, observations: Observations, at: Any = "latest", *, horizon: int | None = None,
         options: IngestOptions | None = None,
     ) -> xr.Dataset:  # fmt: skip
-        """The forecast fields on the model's grid (of the first run).
+        """The forecast on the model's grid (of the first run), in agreement with that of the stations.
 
         Returns
         -------
@@ -132,12 +132,13 @@ class StationPDE:
         model = run[0].model
         model = model.at(forecasting.joined_stations(model.statistics.stations, window.stations))
         made, _ = forecasting.run_model(model, window, horizon)
-        assert made.fields is not None
-        grid, leads = model.region.grid, made.fields.shape[1]
+        with torch.inference_mode():
+            maps = model.maps(made, torch.tensor([window.issue_time], device=made.state.device))
+        grid, leads = model.region.grid, maps.shape[1]
         step = self.config.data.step_seconds
         seconds = step * np.arange(1, leads + 1, dtype=np.int64)
         with torch.inference_mode():
-            cells = made.fields[0].movedim(1, -1)
+            cells = maps[0].movedim(1, -1)
             shown = clipped(to_observed(cells, self.config.model.saturation)).cpu().numpy()
         dims = ("time", "lat", "lon")
         found: dict[str, Any] = {n: (dims, shown[..., c], cf_attributes(n)) for c, n in enumerate(STATE_VARIABLES)}

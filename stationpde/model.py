@@ -365,6 +365,22 @@ class StationPDEModel(nn.Module):
             return found
         return found + self.base(valid_time).movedim(-1, -2).reshape(found.shape)
 
+    def maps(self, forecast: Forecast, issue_time: Tensor) -> Float[Tensor, "batch lead channel y x"]:
+        """Fields of a forecast that agree with it at the stations: what those know beyond the field is lifted into it.
+
+        Without a guide, and under the detrended lift, which knows no increments, the fields as they are.
+        """
+        fields = forecast.fields
+        assert fields is not None, "asked for with keep_fields"
+        if self.guide is None or self.base is None or self.sites.detrends:
+            return fields
+        leads = torch.arange(1, fields.shape[1] + 1, device=fields.device)
+        valid = issue_time[:, None] + leads * self.config.data.step_seconds
+        carried = self.sites.read(fields - self.base(valid).movedim(-1, -2).reshape(fields.shape))
+        known = forecast.state - self.sites.base(valid) - carried
+        added, _ = self.sites.lift(known[:, :, : self.sites.reporters])
+        return fields + torch.nan_to_num(added)
+
     def physics(self) -> dict[str, Any]:
         """Learned coefficients with units, and γ; physical rates only under the rules ``none`` and ``limiter``."""
         if self.pde_branch is None:

@@ -99,11 +99,11 @@ def moment_of(model: StationPDEModel, series: StationSeries, step: int, horizon:
     issue = int(series.time[step])
     history = torch.from_numpy(values[: data.history])[None]
     made = model(history, torch.tensor([issue]), ahead, keep_fields=True)
-    assert made.fields is not None
+    maps = model.maps(made, torch.tensor([issue]))
     times = issue + series.step_seconds * np.arange(1 - data.history, ahead + 1, dtype=np.int64)
     later = slice(data.history - 1, None)
     truth = lifted(model, torch.from_numpy(values[later]), torch.from_numpy(times[later]))
-    cells = clipped(to_observed(made.fields[0].movedim(1, -1), model.config.model.saturation)).movedim(-1, 1)
+    cells = clipped(to_observed(maps[0].movedim(1, -1), model.config.model.saturation)).movedim(-1, 1)
     fields = torch.cat([truth[:1], cells])
     present = np.isfinite(values[data.history - 1]).any(axis=-1)
     return Moment(
