@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,10 +16,16 @@ __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, help="Operators: list, show, check, bench.")
 
+OwnModule = Annotated[
+    str | None,
+    typer.Option("--module", metavar="FILE.py", help="File or module with operators of yours, not yet installed."),
+]
+
 
 @app.command("list")
 def list_operators(
     pattern: Annotated[str, typer.Argument(help="Shell wildcard, e.g. 'advection*'.")] = "*",
+    module: OwnModule = None,
 ) -> None:
     """List the operators with their units.
 
@@ -24,6 +33,7 @@ def list_operators(
     """
     from stationpde import operator_cards
 
+    _load(module)
     found = operator_cards.cards(pattern)
     columns = ["name", "units", "what it is", "family", "backends", "owner"]
     rows = [[c.name, c.signature, c.summary, c.family, ", ".join(c.backends), c.owner] for c in found]
@@ -38,6 +48,7 @@ def list_operators(
 def show(
     name: Annotated[str, typer.Argument(help="Name of an operator, or of a system: surface, anomaly.")],
     markdown: Annotated[bool, typer.Option("--markdown", help="Write a Markdown page instead.")] = False,
+    module: OwnModule = None,
 ) -> None:
     """Show one operator: equation, units, properties, references, source; or the equations of the model.
 
@@ -46,6 +57,7 @@ def show(
     from pde_ops import operators
     from stationpde import operator_cards, system_cards
 
+    _load(module)
     is_system = name in system_cards.SYSTEMS and name not in operators.list()
     chosen = system_cards.card(name) if is_system else operator_cards.card(name)
     console.text(chosen.to_markdown() if markdown else chosen.to_text())
@@ -54,22 +66,27 @@ def show(
 
 @app.command()
 def check(
-    names: Annotated[list[str] | None, typer.Argument(help="Names or wildcards; none means all.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names or wildcards; none means all, or all of --module.")
+    ] = None,
+    module: OwnModule = None,
 ) -> None:
     """Run the generic test suite on operators.
 
     A failed check makes the exit code 1.
 
-    Example: stationpde ops check 'advection*' my_operator
+    Example: stationpde ops check --module lake.py
     """
     from stationpde import operator_cards
 
+    own = _load(module)
     report = operator_cards.check(
-        names or [], progress=lambda name, wrong: console.note(f"{'FAIL' if wrong else 'ok':<5}{name}")
+        names or own, progress=lambda name, wrong: console.note(f"{'FAIL' if wrong else 'ok':<5}{name}")
     )
     for failure in report.failed:
         console.text(f"{failure['operator']}: {failure['check']}: {failure['detail']}")
-    console.text(f"{report.operators} operators, {report.checks} checks, {len(report.failed)} failed")
+    many = "1 operator" if report.operators == 1 else f"{report.operators} operators"
+    console.text(f"{many}, {report.checks} checks, {len(report.failed)} failed")
     console.result(report.to_json())
     if report.failed:
         raise typer.Exit(ExitCode.BUG)
@@ -91,6 +108,25 @@ def bench(
     ratios = pde_step_ratios(quick=quick)
     console.table(["quantity", "value"], [[key, shown(value)] for key, value in _flat(ratios)])
     console.result({"pde_step": ratios})
+
+
+def _load(module: str | None) -> list[str]:
+    """Import a module of the user's, found from the current folder, and say which operators it declares."""
+    if module is None:
+        return []
+    from pde_ops import operators
+
+    path = Path(module)
+    is_file = path.suffix == ".py"
+    if is_file and not path.is_file():
+        raise typer.BadParameter(f"there is no file {module}")
+    sys.path.insert(0, str(path.parent.resolve() if is_file else Path.cwd()))
+    before = set(operators.list())
+    loaded = import_module(path.stem if is_file else module)
+    fresh = [name for name in operators.list() if name not in before or operators[name].owner == loaded.__name__]
+    if not fresh:
+        raise typer.BadParameter(f"{module} declares no operator; @pde_ops.operator does")
+    return fresh
 
 
 def _flat(values: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:

@@ -151,6 +151,7 @@ class UnitSignature:
             if name.startswith("variable_"):
                 self.variables[name.removeprefix("variable_")] = float(str(power))
             else:
+                parse_unit(name)  # an unknown word is named as it was typed
                 known[name] = power
         self.fixed: Unit = coherent_unit(
             " * ".join(f"{name}**({power})" for name, power in known.items()) or "dimensionless",

@@ -1,6 +1,7 @@
 """`stationpde ops` lists, shows and checks what is registered, and says what went wrong when it cannot."""
 
 import json
+import sys
 
 import pytest
 import torch
@@ -99,6 +100,38 @@ def test_check_passes_on_a_sound_operator():
     report = json.loads(result.stdout)
     assert (report["operators"], report["failed"]) == (2, [])
     assert report["checks"] > 2
+
+
+@pytest.fixture
+def own_file(tmp_path):
+    """A file with an operator that no package publishes."""
+    path = tmp_path / "own_lake.py"
+    path.write_text(
+        "import pde_ops as po\n\n\n"
+        '@po.operator("own_lake", inputs={"a": "=A", "r": "1/s"}, output="=A / s", latex="{r} {a}", '
+        'references=["Nobody (1900), Eq. 0"])\n'
+        'def own_lake(a, r, *, grid):\n    """A loss in proportion."""\n    return r * a\n'
+    )
+    yield path
+    sys.path.remove(str(tmp_path))
+    sys.modules.pop("own_lake", None)
+    if "own_lake" in po.operators.list():
+        po.operators.remove("own_lake")
+
+
+def test_check_takes_a_file_of_operators_that_no_package_publishes(own_file, monkeypatch):
+    seen = []
+    monkeypatch.setattr(operator_testing, "check_operator", lambda op: seen.append(op.name) or [])
+    result = run(f"ops check --module {own_file}")
+    assert (result.exit_code, seen) == (0, ["own_lake"]), result.stderr
+    assert result.stdout == "1 operator, 0 checks, 0 failed\n"
+
+
+def test_a_file_without_operators_says_how_one_is_declared(own_file):
+    own_file.write_text("x = 1\n")
+    result = run(f"ops check --module {own_file}")
+    assert result.exit_code == 2
+    assert "own_lake.py declares no operator; @pde_ops.operator does" in result.stderr
 
 
 def test_check_fails_with_exit_code_1_and_says_which_check(leaky_operator):
