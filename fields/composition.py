@@ -22,6 +22,7 @@ __all__ = ["Plan", "compose", "flags_of", "plan_for"]
 Array = np.ndarray[Any, Any]
 _EXTRAS = ("psl", "td", "precip")
 _STANDARD = "standard-atmosphere"
+_MAP_IT = "if it is there under another name, give a column map: stationpde data where table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def plan_for(variables: Collection[str], substitutes: Collection[str], label: st
         )
     for name in STATE_VARIABLES:
         if name not in made:
-            hint = f"add --missing p={_STANDARD} for a reference" if name == "p" else ""
+            hint = f"add --missing p={_STANDARD} for a reference" if name == "p" else _MAP_IT
             report.warning("SPDE-D031", f"{name} is not in the data", where=locate(label), do=hint)
     stored = tuple(name for name in (*STATE_VARIABLES, *_EXTRAS) if name in made or (name in there and name in _EXTRAS))
     return Plan(stored, derived, kind), report

@@ -20,6 +20,7 @@ __all__ = [
     "ProblemReport",
     "ResourceError",
     "UsageError",
+    "counted",
     "locate",
     "printable",
 ]
@@ -39,6 +40,11 @@ def printable(text: object) -> str:
     if raw.isprintable():
         return raw
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in raw)
+
+
+def counted(number: int, noun: str) -> str:
+    """Write ``1 station``, ``2,160 stations``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def locate(*parts: object, stations: Iterable[object] | None = None, out_of: int | None = None) -> str:

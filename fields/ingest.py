@@ -19,7 +19,17 @@ import xarray as xr
 
 from . import atomic, store
 from .composition import Plan, compose, flags_of, plan_for, substitutes_of
-from .errors import DataError, FieldsError, LockedError, ProblemReport, ResourceError, UsageError, locate, printable
+from .errors import (
+    DataError,
+    FieldsError,
+    LockedError,
+    ProblemReport,
+    ResourceError,
+    UsageError,
+    counted,
+    locate,
+    printable,
+)
 from .gate import UnitGate
 from .progress import Tracker, Watcher
 from .readers import ReadOptions, Source, Workspace, detect, reader
@@ -209,13 +219,14 @@ class _Ingest:
             report.error("SPDE-D019", "nothing was observed at all", where=label)
             return np.flatnonzero(silent)
         if silent.any():
-            report.notice("SPDE-D020", f"{int(silent.sum())} stations report nothing and are left out",
+            report.notice("SPDE-D020", f"{counted(int(silent.sum()), 'station')} left out: nothing reported",
                           where=locate(label, stations=ids[silent], out_of=len(ids)))  # fmt: skip
         sparse = np.zeros(len(ids), bool)
         if self.options.max_missing is not None:
             sparse = ~silent & (looked.missing_rate() > self.options.max_missing)
         if sparse.any():
-            report.notice("SPDE-D041", f"{int(sparse.sum())} stations have too many gaps in the training period",
+            report.notice("SPDE-D041",
+                          f"{counted(int(sparse.sum()), 'station')} left out: too many gaps in the training period",
                           where=locate(label, stations=ids[sparse], out_of=len(ids)),
                           why=f"allowed {self.options.max_missing:.0%} missing")  # fmt: skip
         kept = np.flatnonzero(~silent & ~sparse)

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from .buddy import Neighbours, estimate, find_neighbours, residual
-from .errors import ProblemReport, UsageError, locate
+from .errors import ProblemReport, UsageError, counted, locate
 from .quality_flags import MASKING, Flag, flag_attributes
 from .quality_tests import (
     block_means,
@@ -149,7 +149,7 @@ def keep_stations(
     if not keep.all():
         gone = ds["station"].values[~keep]
         report.notice(
-            "SPDE-D041", f"{gone.size} of {keep.size} stations have too many gaps in the training period",
+            "SPDE-D041", f"{counted(gone.size, 'station')} left out: too many gaps in the training period",
             where=locate(ds.attrs.get("source", ""), stations=gone, out_of=int(keep.size)),
             why=f"up to {worst[~keep].max():.0%} missing, allowed {most_missing:.0%}",
         )  # fmt: skip

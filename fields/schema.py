@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .errors import ProblemReport, locate, printable
+from .errors import ProblemReport, counted, locate, printable
 from .plausibility import Subject, check_values
 from .plausibility_network import check_coordinates, check_daily_cycle, check_pressure_profile
 from .schema_time import check_times
@@ -196,9 +196,9 @@ def _check_content(report: ProblemReport, ds: xr.Dataset, subject: Subject) -> N
         _judge(report, tallies[name], subject)
     dead = np.all([tallies[n].known_of_station == 0 for n in observed], axis=0)
     if dead.any():
-        report.notice("SPDE-D020", f"{int(dead.sum())} stations report nothing",
+        report.notice("SPDE-D020", f"{counted(int(dead.sum()), 'station')} without any report",
                       where=locate(subject.source, stations=subject.ids(dead), out_of=stations),
-                      do="they are left out of training and get forecasts from the field")  # fmt: skip
+                      do="nothing: left out of training, forecast from the field")  # fmt: skip
 
 
 def _judge(report: ProblemReport, tally: _Tally, subject: Subject) -> None:

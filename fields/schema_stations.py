@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .errors import DataError, ProblemReport, locate
+from .errors import DataError, ProblemReport, counted, locate
 
 __all__ = ["drop_silent_stations", "merge_duplicates", "settle_position"]
 
@@ -116,6 +116,6 @@ def drop_silent_stations(ds: xr.Dataset, names: tuple[str, ...]) -> tuple[xr.Dat
     if alive.all():
         return ds, report
     gone = ds["station"].values[~alive]
-    report.notice("SPDE-D020", f"{gone.size} stations report nothing and are left out",
+    report.notice("SPDE-D020", f"{counted(gone.size, 'station')} left out: nothing reported",
                   where=locate(ds.attrs.get("source", ""), stations=gone, out_of=int(alive.size)))  # fmt: skip
     return ds.isel(station=np.flatnonzero(alive)), report

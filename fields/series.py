@@ -16,7 +16,7 @@ import xarray as xr
 
 from . import derive
 from .composition import substitutes_of
-from .errors import DataError, ProblemReport, UsageError, locate
+from .errors import DataError, ProblemReport, UsageError, counted, locate
 from .schema_time import usual_step
 from .time_features import require_era
 from .variables import STATE_VARIABLES
@@ -141,14 +141,18 @@ class StationSeries:
         silent = ~np.isfinite(self.values[:, :, observed]).any(axis=(0, 2))
         sparse = np.zeros_like(silent) if most is None else ~silent & (self.missing_rate(stop) > most)
         ids = np.asarray(self.stations.id)
-        for code, who, what in (
-            ("SPDE-D020", silent, "report nothing and are left out"),
-            ("SPDE-D041", sparse, "have too many gaps in the training period"),
-        ):
-            if who.any() and report is not None:
-                report.notice(
-                    code, f"{int(who.sum())} stations {what}", where=locate(stations=ids[who], out_of=ids.size)
-                )
+        if silent.any() and report is not None:
+            report.notice(
+                "SPDE-D020", f"{counted(int(silent.sum()), 'station')} left out: nothing reported",
+                where=locate(stations=ids[silent], out_of=ids.size),
+            )  # fmt: skip
+        if sparse.any() and report is not None:
+            report.notice(
+                "SPDE-D041", f"{counted(int(sparse.sum()), 'station')} left out: too many gaps in the training period",
+                where=locate(stations=ids[sparse], out_of=ids.size),
+                why=f"up to {self.missing_rate(stop)[sparse].max():.0%} missing, allowed {most:.0%}",
+                do="keep all with --set data.max_missing=1",
+            )  # fmt: skip
         kept = ~silent & ~sparse
         if not kept.any():
             raise DataError(

@@ -117,7 +117,10 @@ def _head_lines(head: bytes, start: int, form: TextForm, label: str, whole: bool
             _refuse_bare_cr(head[offset:], label, number)
             columns = max(head.count(mark.encode(), offset) for mark in _SEPARATORS) + 1
             where = "the file ends" if whole else f"longer than {len(head):,} bytes, {columns:,} columns and more"
-            raise DataError(f"{label} line {number}: {where} before the column names are complete", code="SPDE-D122")
+            raise DataError(
+                f"{label} line {number}: {where} before the column names are complete", code="SPDE-D122",
+                do="fetch the file again or leave it out; a column map says how many `header_lines` there are",
+            )  # fmt: skip
         stop = len(head) if end < 0 else end
         line = head[offset:stop].rstrip(b"\r")
         _refuse_bare_cr(line, label, len(lines) + skipped + 1)
