@@ -98,4 +98,6 @@ def span(seconds: float) -> str:
 
 def amount(count: int, unit: str) -> str:
     """A count for people."""
-    return f"{count / 1e6:,.1f} MB" if unit == "bytes" else f"{count:,} {unit}"
+    if unit == "bytes":
+        return f"{count / 1e6:,.1f} MB"
+    return f"{count:,} {unit.removesuffix('s') if count == 1 else unit}"

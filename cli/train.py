@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,9 @@ from cli._stopping import resumable
 from cli.data import choice, pairs
 
 __all__ = ["train"]
+
+# Columns of a line of text that people read.
+_WIDTH = 100
 
 
 def train(
@@ -171,16 +175,18 @@ class RankError(Exception):
 
 def _show(result: dict[str, Any], several: bool) -> None:
     for one in result["runs"] if several else [result]:
-        console.text(f"{one['run']}: {one['steps']:,} steps, {one['epochs']} epochs, best {one['best']}")
+        epochs = "1 epoch" if one["epochs"] == 1 else f"{one['epochs']} epochs"
+        console.text(f"{one['run']}: {one['steps']:,} steps, {epochs}, best {one['best']}")
         rows = [
-            [name, *(shown(score[key]) for key in ("mse", "mae", "persistence_mse", "skill")), score["unit"]]
+            [name, *(shown(score[key]) for key in ("mse", "persistence_mse", "skill", "mae")), score["unit"]]
             for name, score in one["validation"].items()
         ]
-        console.table(["validation", "MSE", "MAE", "persistence", "skill", "unit"], rows)
+        console.table(["validation", "MSE", "persistence's", "skill", "MAE", "unit of MAE"], rows)
         one["learned"], meaning = _learned(Path(one["run"]))
         if one["learned"]:
-            console.text(f"learned {', '.join(f'{name} {value}' for name, value in one['learned'].items())}")
-            console.text(f"        {meaning}")
+            learned = ", ".join(f"{name} {value}" for name, value in one["learned"].items())
+            for line in textwrap.wrap(f"learned {learned}; {meaning}", _WIDTH, subsequent_indent=" " * len("learned ")):
+                console.text(line)
         console.text(f"weights {one['weights_sha256'][:16]}")
     console.result(result)
 

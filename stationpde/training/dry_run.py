@@ -27,6 +27,14 @@ __all__ = ["DryRun", "dry_run", "peak_memory"]
 _TIMED_STEPS = 3
 # Of what is free, what a trial step may take; beyond it the need is extrapolated from smaller batches.
 _SAFE_SHARE = 0.7
+_SPOKEN = {
+    "cell_km": "cell [km]",
+    "parts_of_a_substep": "parts of a sub-step",
+    "substeps": "sub-steps of a step",
+    "courant_at_20_m_s": "Courant at 20 m/s",
+    "largest_wind_m_s": "largest wind [m/s]",
+    "grid": "grid cells",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +75,15 @@ class DryRun:
             "memory": f"{self.memory_bytes / 1e9:.2f} GB ({how}), {self.free_bytes / 1e9:.1f} GB free{fits}",
             "checkpoint": f"{self.checkpoint_bytes / 1e6:.1f} MB, up to three are kept",
             "time": f"{self.seconds_per_step:.3g} s a step, {self.seconds_per_epoch:.3g} s an epoch of "
-            f"{self.steps_per_epoch:,} steps, {self.seconds / 60:.1f} min in all",
+            f"{self.steps_per_epoch:,} steps, at most {self.seconds / 60:.1f} min in all",
         }
         if self.courant is not None:
             facts["Courant"] = f"{self.courant:.3g} (largest of the first batch's forecast)"
-        facts |= {name.replace("_", " "): str(value) for name, value in self.model.items() if name != "parameters"}
+        facts |= {
+            _SPOKEN.get(name, name.replace("_", " ")): " × ".join(map(str, value)) if isinstance(value, list) else value
+            for name, value in self.model.items()
+            if name not in ("parameters", "stations", "history", "horizon")  # said above, in the batch
+        }
         width = max(map(len, facts))
         return [f"{name:<{width}}  {text}" for name, text in facts.items()]
 

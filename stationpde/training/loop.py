@@ -61,7 +61,7 @@ class Trainer:
         self.state, self.run, self.about, self.stop = state, run, about, stop
         self.settings, self.world, self.plan = state.settings, state.world, state.plan
         self.metrics, self.board = metrics, board
-        self.report = StepReporter(watcher, state.step, self.plan.total)
+        self.report = StepReporter(watcher, self.plan.total)
         self.saving_seconds = 0.0
 
     def fit(self) -> dict[str, Any]:

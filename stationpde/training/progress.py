@@ -47,19 +47,22 @@ TrainWatcher = Callable[[TrainEvent], None]
 class StepReporter:
     """Turns steps into events, a few a second at most; the rate is that of this process, resumed steps excluded."""
 
-    def __init__(self, watcher: TrainWatcher | None, first: int, total: int) -> None:
-        self._watcher, self._first, self._total = watcher, first, total
+    def __init__(self, watcher: TrainWatcher | None, total: int) -> None:
+        self._watcher, self._total = watcher, total
         self._began = time.monotonic()
         self._told = 0.0
+        # The first step also builds kernels: the rate is that of the steps after it.
+        self._warm: tuple[float, int] | None = None
 
     def __call__(self, step: int, epoch: int, values: Mapping[str, float]) -> None:
         """Report that ``step`` steps are done."""
         now = time.monotonic()
+        warm = self._warm = self._warm or (now, step)
         if self._watcher is None or (step < self._total and now - self._told < _LEAST_SECONDS):
             return
         self._told = now
-        elapsed, made = now - self._began, step - self._first
-        eta = elapsed * (self._total - step) / made if made > 0 else None
+        elapsed, made = now - self._began, step - warm[1]
+        eta = (now - warm[0]) * (self._total - step) / made if made > 0 else None
         shown = {"loss": "total", "grad": "grad_norm", "lr": "lr", "Courant": "courant"}
         parts = [f"{word} {values[key]:.3g}" for word, key in shown.items() if key in values]
         note = f"epoch {epoch + 1}  " + "  ".join(parts)
