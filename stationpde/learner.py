@@ -118,6 +118,10 @@ class ModelLearner:
             "substeps": config.substeps,
             "parameters": sum(p.numel() for p in model.parameters()),
         }
+        if model.guide is not None:
+            networks = config.model.guide_networks
+            also = f" and {networks} perceptrons of {config.model.guide_hidden} units" if networks else ""
+            found["first_guess"] = f"{model.guide.pooled.shape[0]} predictors{also}, fitted before the first step"
         if model.pde_branch is not None:
             tendency = model.pde_branch.tendency
             wind = config.pde.max_wind

@@ -75,7 +75,8 @@ class DryRun:
             "memory": f"{self.memory_bytes / 1e9:.2f} GB ({how}), {self.free_bytes / 1e9:.1f} GB free{fits}",
             "checkpoint": f"{self.checkpoint_bytes / 1e6:.1f} MB, up to three are kept",
             "time": f"{self.seconds_per_step:.3g} s a step, {self.seconds_per_epoch:.3g} s an epoch of "
-            f"{self.steps_per_epoch:,} steps, at most {self.seconds / 60:.1f} min in all",
+            f"{self.steps_per_epoch:,} steps, at most {self.seconds / 60:.1f} min in all"
+            + (", the first guess apart" if "first_guess" in self.model else ""),
         }
         if self.courant is not None:
             facts["Courant"] = f"{self.courant:.3g} (largest of the first batch's forecast)"
