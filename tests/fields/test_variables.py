@@ -1,7 +1,5 @@
 """The table of variables and the unit gate: conversions are pint's, and only declared units are converted."""
 
-import contextlib
-
 import hypothesis.strategies as st
 import numpy as np
 import pint
@@ -104,8 +102,15 @@ def test_a_wrong_unit_is_refused_with_those_that_fit(name, unit):
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_unit_or_a_typed_error(text):
-    with contextlib.suppress(DataError):
-        conversion("t", text)
+    how = refused = None
+    try:
+        how = conversion("t", text)
+    except DataError as problem:
+        refused = problem
+    if how is None:
+        assert refused is not None and (refused.code, refused.exit_code) == ("SPDE-D007", 3)
+    else:
+        assert np.isfinite([how.factor, how.offset]).all() and how.factor != 0.0
 
 
 def test_the_gate_leaves_pints_registry_as_it_was():
