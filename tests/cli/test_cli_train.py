@@ -181,7 +181,7 @@ def test_config_init_writes_once_and_validate_lists_changes(stationpde, tmp_path
     path = tmp_path / "mine.toml"
     assert stationpde("config", "init", path, "--preset", "tiny")[0] == 0
     assert stationpde("config", "init", path)[0] == 2
-    path.write_text(path.read_text().replace("epochs = 1", "epochs = 4"))
+    path.write_text(path.read_text().replace("\nepochs = 1", "\nepochs = 4"))
     code, out, _ = stationpde("config", "validate", path, "--preset", "tiny", "--json")
     assert code == 0 and json.loads(out)["changes"] == ["train.epochs: 1 -> 4"]
     path.write_text("[train]\nepoch = 3\n")
