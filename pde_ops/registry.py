@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
@@ -64,7 +64,11 @@ class Registry(Generic[T]):
         try:
             return self._entries[name]
         except KeyError:
-            raise UnknownNameError(f"no {self.kind} '{name}'", do=self._suggest(name)) from None
+            raise self.unknown(name) from None
+
+    def unknown(self, name: str, among: Sequence[str] | None = None) -> UnknownNameError:
+        """What to raise for a name that is not there; the nearest of ``among``, by default of all entries, is said."""
+        return UnknownNameError(f"no {self.kind} '{name}'", do=self._suggest(name, among))
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries or name in self._discovered()
@@ -108,6 +112,7 @@ class Registry(Generic[T]):
         if name not in self._entries:
             self.add(name, entry, owner=point.value)
 
-    def _suggest(self, name: str) -> str:
-        close = difflib.get_close_matches(name, self.list(), n=1)
-        return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(self.list())}"
+    def _suggest(self, name: str, among: Sequence[str] | None = None) -> str:
+        known = self.list() if among is None else among
+        close = difflib.get_close_matches(name, known, n=1)
+        return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"

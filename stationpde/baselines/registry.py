@@ -86,4 +86,6 @@ def baseline(name: str) -> Baseline:
     if name in _OWN and name not in baselines.list():
         module = importlib.import_module(f"stationpde.baselines.{name}")
         baselines.add(name, module.BASELINE, owner=module.__name__)
+    if name not in names():  # said of all that there are, imported yet or not
+        raise baselines.unknown(name, names())
     return baselines[name]

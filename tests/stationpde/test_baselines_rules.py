@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -147,3 +150,9 @@ def test_lift_stays_and_physics_moves():
     assert (moved[:, 1] - moved[:, 0]).abs().amax() > 0.1
     # The equations carry weather on, they do not make it up: winds stay those of the field, give or take.
     assert moved[..., :2].abs().amax() < 1.5 * kept[..., :2].abs().amax()
+
+
+def test_an_unknown_baseline_is_answered_with_the_nearest_of_all_imported_or_not():
+    code = "from stationpde.baselines.registry import baseline; baseline('timefiltre')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "did you mean 'timefilter'?" in done.stderr

