@@ -295,6 +295,8 @@ class StagedStore:
         self._remove()
 
     def _remove(self) -> None:
+        # Killed half-way through its removal, a folder must not look like one to go on with.
+        (self.folder / _PREPARED).unlink(missing_ok=True)
         self._release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -372,9 +374,10 @@ def reopen(folder: Path, description: str) -> bool:
     made = atomic.read_json(folder / "owner.json")
     if not isinstance(made, dict) or made.get("description") != description:
         return False
-    if not (folder / _PREPARED).exists():  # killed while the arrays were being made
-        return False
     data = folder / "data"
+    # Killed while the arrays were being made, or after they were published under the store's name.
+    if not (folder / _PREPARED).exists() or not data.is_dir():
+        return False
     for name in (MANIFEST, "zarr.json"):
         (data / name).unlink(missing_ok=True)
     for torn in folder.rglob("*.partial"):
