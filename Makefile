@@ -49,6 +49,7 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site/index.html opens without a server; to search as well: $(BIN)/python -m http.server -d site"
 
 clean:
 	rm -rf out site build dist htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

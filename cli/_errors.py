@@ -108,7 +108,7 @@ def report(failure: Failure, problem: BaseException | None = None) -> None:
     if problem is not None and console.settings.debug:
         console.traceback(problem)
     if failure.exit_code == ExitCode.INTERRUPTED:
-        console.note("interrupted")
+        console.note("interrupted" if failure.do is None else f"interrupted: {failure.message}\n  do    {failure.do}")
     else:
         console.error(failure.lines())
     about = {"code": failure.code, "message": failure.message, "where": failure.where, "do": failure.do}
@@ -122,8 +122,23 @@ _MACHINE_FAULTS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.E
 def _usage(problem: typer.TyperException) -> Failure:
     context = getattr(problem, "ctx", None)
     path = context.command_path if context is not None else "stationpde"
+    option = getattr(problem, "option_name", None)
+    key = None if option is None else _key_of(option, path)
+    if key is not None:
+        return Failure("SPDE-X001", f"no such option: {option}", ExitCode.USAGE, do=f"--set {key}=…")
     message = problem.format_message().rstrip(".")
     return Failure("SPDE-X001", message[:1].lower() + message[1:], ExitCode.USAGE, do=f"{path} --help")
+
+
+def _key_of(option: str, path: str) -> str | None:
+    """The key of the configuration that was typed as an option: ``train.epochs`` of ``--epochs``."""
+    if path.rpartition(" ")[2] not in ("train", "benchmark", "ablate"):
+        return None
+    from stationpde.config import Config
+
+    name = option.lstrip("-").replace("-", "_")
+    sections = {title: getattr(part.annotation, "model_fields", {}) for title, part in Config.model_fields.items()}
+    return next((f"{title}.{name}" for title, keys in sections.items() if name in keys), None)
 
 
 def _top(problem: ModuleNotFoundError) -> str:

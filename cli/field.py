@@ -118,7 +118,7 @@ def cv(
         )
     left = "" if block_km is None else f" and those within {block_km:g} km"
     console.note(f"{found.stations} stations, {found.moments} times; each station{left} left out in turn")
-    console.table(["variable", "unit", *methods], found.rows())
+    console.table(["RMSE", "unit", *methods], found.rows())
     console.result(found.to_dict())
 
 
@@ -140,5 +140,5 @@ def plot(
 
     refuse_existing(output, force)
     made = draw_field(FieldStore(fields), output, variable=variable, at=at, dem=dem)
-    console.text(str(made))
+    console.text(f"picture: {made}")
     console.result({"picture": str(made)})

@@ -76,3 +76,7 @@ def root(
 def main() -> None:
     """Entry point of the console script."""
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -80,9 +80,9 @@ def train(
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         _as_one_of_several(job, options, chosen)
     elif nproc > 1:
-        _show(_launched(job, nproc), chosen is not None)
+        _show(job, _launched(job, nproc), chosen is not None)
     else:
-        _show(_trained(job, options, chosen), chosen is not None)
+        _show(job, _trained(job, options, chosen), chosen is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,14 @@ class Job:
             for line in report.lines():
                 console.note(line)
         return found
+
+    def observations(self) -> Path | None:
+        """A store to forecast from: the one that was trained on, or that was made of raw files beside the run."""
+        from fields import store
+
+        given = Path(self.dataset) if self.data is None else self.data
+        found = [path for path in (given, *sorted(self.run.glob("*.zarr"))) if store.is_store(path)]
+        return found[0] if found else None
 
 
 def _trained(job: Job, options: Any, seeds: list[int] | None) -> dict[str, Any]:
@@ -173,7 +181,7 @@ class RankError(Exception):
         self.where, self.do = about["where"], about["do"]
 
 
-def _show(result: dict[str, Any], several: bool) -> None:
+def _show(job: Job, result: dict[str, Any], several: bool) -> None:
     for one in result["runs"] if several else [result]:
         epochs = "1 epoch" if one["epochs"] == 1 else f"{one['epochs']} epochs"
         console.text(f"{one['run']}: {one['steps']:,} steps, {epochs}, best {one['best']}")
@@ -182,24 +190,32 @@ def _show(result: dict[str, Any], several: bool) -> None:
             for name, score in one["validation"].items()
         ]
         console.table(["validation", "MSE", "persistence's", "skill", "MAE", "unit of MAE"], rows)
-        one["learned"], meaning = _learned(Path(one["run"]))
-        if one["learned"]:
-            learned = ", ".join(f"{name} {value}" for name, value in one["learned"].items())
-            for line in textwrap.wrap(f"learned {learned}; {meaning}", _WIDTH, subsequent_indent=" " * len("learned ")):
+        one["learned"], caution = _learned(Path(one["run"]))
+        rates = [f"{name} {value}" for name, value in one["learned"].items() if not name.startswith("gamma")]
+        factors = [f"{name} {value}" for name, value in one["learned"].items() if name.startswith("gamma")]
+        for head, named, remark in (("learned ", rates, caution), ("factors ", factors, "")):
+            text = f"{head}{', '.join(named)}{remark}"
+            for line in textwrap.wrap(text, _WIDTH, subsequent_indent=" " * len(head)) if named else ():
                 console.text(line)
         console.text(f"weights {one['weights_sha256'][:16]}")
+    known = job.observations()
+    if known is not None:
+        runs = f"{job.run}/seed-*" if several else str(job.run)
+        console.note(f"next    stationpde forecast {runs} --obs {known} -o forecast.csv")
+        if not several:
+            console.note(f"        stationpde report {runs} --obs {known} -o report.html")
     console.result(result)
 
 
 def _learned(run: Path) -> tuple[dict[str, str], str]:
-    """The coefficients of the equations with their units, and what they may be taken for."""
+    """The coefficients of the equations with their units, and what they may not be taken for."""
     from stationpde import StationPDE
 
     model = StationPDE.load(run)
     rule = model.config.pde.rule
     physical = rule in ("none", "limiter")
-    meaning = "physical rates" if physical else f"no physical rates: the rule '{rule}' rescales every update"
-    return {name: str(value) for name, value in model.physics().items()}, meaning
+    caution = "" if physical else f"; no physical rates: the rule '{rule}' rescales every update"
+    return {name: str(value) for name, value in model.physics().items()}, caution
 
 
 def _show_dry_run(job: Job, device: str) -> None:
@@ -208,6 +224,7 @@ def _show_dry_run(job: Job, device: str) -> None:
     with ProgressDisplay() as display:
         # Nothing is left behind: raw files are read into a folder that goes away.
         series = job.series(display, None)
+    console.note("a few steps are taken and timed; nothing of them is kept")
     found = dry_run(job.settings, series, device=device)
     for line in found.lines():
         console.text(line)

@@ -31,6 +31,8 @@ _PIXELS, _ARROWS = 480, 22
 # Wind speeds that the arrow in the corner may stand for, m/s.
 _STRENGTHS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0, 40.0)
 _STEEPER = 15.0
+# Inches: beside a map lower than this its title does not fit, and the unit alone stands there.
+_LOW = 2.2
 # The sea ends above this altitude; models without bathymetry have it at exactly 0.
 _SHORE = 0.5
 
@@ -86,9 +88,10 @@ def draw_field(
     with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": _FAINT, "text.color": _INK}):
         figure = Figure(figsize=(width * size + 1.9, height * size + 1.25), dpi=160)
         axes = figure.add_subplot()
-        _draw_values(figure, axes, canvas, shown, variable, unit)
+        label = unit if height * size < _LOW else f"{_title(variable)} [{unit}]"
+        _draw_values(figure, axes, canvas, shown, variable, label)
         _draw_coast(axes, canvas)
-        _draw_wind(axes, fields, canvas, index)
+        _draw_wind(axes, fields, canvas, index, height * size)
         lat, lon = (fields.ds[f"station_{name}"].values for name in ("lat", "lon"))
         axes.plot(_near(lon, canvas), lat, "o", ms=3.2, mfc="white", mec=_INK, mew=0.7, zorder=5)
         _finish(axes, fields, canvas, variable, index, ratio)
@@ -136,7 +139,7 @@ def _values(fields: FieldStore, canvas: _Canvas, variable: str, index: int) -> t
     return shown, display_unit(variable).replace("degC", "°C")
 
 
-def _draw_values(figure: Any, axes: Any, canvas: _Canvas, shown: Any, variable: str, unit: str) -> None:
+def _draw_values(figure: Any, axes: Any, canvas: _Canvas, shown: Any, variable: str, label: str) -> None:
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
@@ -159,7 +162,7 @@ def _draw_values(figure: Any, axes: Any, canvas: _Canvas, shown: Any, variable: 
     axes.set_facecolor("#e9ecef")
     axes.imshow(shaded, origin="lower", extent=canvas.extent, interpolation="bilinear", aspect="auto", zorder=1)
     bar = figure.colorbar(ScalarMappable(scale, colours), cax=axes.inset_axes((1.015, 0.0, 0.027, 1.0)))
-    bar.set_label(f"{_title(variable)} [{unit}]")
+    bar.set_label(label)
     bar.outline.set_linewidth(0.4)
 
 
@@ -183,7 +186,7 @@ def _draw_coast(axes: Any, canvas: _Canvas) -> None:
         axes.contour(canvas.lon, canvas.lat, canvas.alt, levels=[_SHORE], colors=_INK, linewidths=0.9, zorder=3)
 
 
-def _draw_wind(axes: Any, fields: FieldStore, canvas: _Canvas, index: int) -> None:
+def _draw_wind(axes: Any, fields: FieldStore, canvas: _Canvas, index: int, tall: float) -> None:
     if not {"u", "v"} <= set(fields.variables):
         return
     grid = fields.grid
@@ -206,7 +209,9 @@ def _draw_wind(axes: Any, fields: FieldStore, canvas: _Canvas, index: int) -> No
         grid.lon[columns], grid.lat[rows], u, v, scale=usual / length, scale_units="x", width=0.0022,
         headwidth=4, headlength=4.5, facecolor=inks, zorder=4, edgecolor=rims, linewidth=0.4,
     )  # fmt: skip
-    axes.quiverkey(arrows, 0.93, 1.02, usual, f"{usual:.0f} m/s", labelpos="W", coordinates="axes", color=_INK)
+    # The key stands a ninth of an inch above the map, however low that is.
+    axes.quiverkey(arrows, 0.93, 1.0 + 0.11 / tall, usual, f"{usual:.0f} m/s", labelpos="W", coordinates="axes",
+                   color=_INK)  # fmt: skip
 
 
 def _finish(axes: Any, fields: FieldStore, canvas: _Canvas, variable: str, index: int, ratio: float) -> None:

@@ -120,11 +120,18 @@ class StationSeries:
 
     def missing_rate(self, stop: int | None = None) -> Array:
         """Share of the first ``stop`` steps that each station lacks: the worst of the variables the network reports."""
+        return np.max(list(self._missing(stop).values()), axis=0)
+
+    def _missing(self, stop: int | None) -> dict[str, Array]:
+        """Share that each station lacks of each variable that most of the network reports, or of all."""
         seen = self.values[:stop]
-        known = np.stack([np.isfinite(seen[:, :, c]).mean(axis=0) for c in range(seen.shape[2]) if self.scored[c]])
-        rates = 1.0 - known
-        usual = np.median(rates, axis=1) < _MOSTLY_MISSING
-        return rates[usual].max(axis=0) if usual.any() else rates.max(axis=0)
+        rates = {
+            name: 1.0 - np.isfinite(seen[:, :, c]).mean(axis=0)
+            for c, (name, scored) in enumerate(zip(self.variables, self.scored, strict=True))
+            if scored
+        }
+        usual = {name: rate for name, rate in rates.items() if np.median(rate) < _MOSTLY_MISSING}
+        return usual or rates
 
     def without_sparse(
         self, most: float | None, stop: int | None = None, report: ProblemReport | None = None
@@ -139,6 +146,7 @@ class StationSeries:
         """
         observed = [c for c, scored in enumerate(self.scored) if scored]
         silent = ~np.isfinite(self.values[:, :, observed]).any(axis=(0, 2))
+        missing = self._missing(stop)
         sparse = np.zeros_like(silent) if most is None else ~silent & (self.missing_rate(stop) > most)
         ids = np.asarray(self.stations.id)
         if silent.any() and report is not None:
@@ -150,7 +158,7 @@ class StationSeries:
             report.notice(
                 "SPDE-D041", f"{counted(int(sparse.sum()), 'station')} left out: too many gaps in the training period",
                 where=locate(stations=ids[sparse], out_of=ids.size),
-                why=f"up to {self.missing_rate(stop)[sparse].max():.0%} missing, allowed {most:.0%}",
+                why=f"{_lacking(missing, sparse, most)}, allowed {most:.0%}",
                 do="keep all with --set data.max_missing=1",
             )  # fmt: skip
         kept = ~silent & ~sparse
@@ -217,6 +225,13 @@ def with_state_variables(ds: xr.Dataset, substitutes: frozenset[str]) -> xr.Data
         if name not in ds:
             raise _absent(name, str(ds.attrs.get("source", "")))
     return ds
+
+
+def _lacking(missing: Mapping[str, Array], who: Array, most: float | None) -> str:
+    """Write ``u, v 100% missing``: what these stations lack too much of, and how much at most."""
+    worst = {name: float(rate[who].max()) for name, rate in missing.items()}
+    names = [name for name, rate in worst.items() if most is None or rate > most]
+    return f"{', '.join(names)} up to {max(worst.values()):.0%} missing"
 
 
 def _blocks(ds: xr.Dataset, steps: int) -> Iterator[tuple[int, int]]:

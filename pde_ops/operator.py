@@ -94,8 +94,12 @@ class Operator:
     def on_expressions(self, arguments: tuple[Expr, ...], options: Mapping[str, Any]) -> Call:
         """Check arity and units, and build the node."""
         if len(arguments) != len(self.inputs):
+            named = sorted(set(options) - set(self.options))
+            besides = f" and {', '.join(named)} by name, which it does not know" if named else ""
             raise DeclarationError(
-                f"{self.name} takes {len(self.inputs)} arguments ({', '.join(self.inputs)}), got {len(arguments)}"
+                f"{self.name} takes {len(self.inputs)} arguments ({', '.join(self.inputs)}), "
+                f"got {len(arguments)}{besides}",
+                do="pass them in this order" if named else None,
             )
         unit = self._infer(arguments)
         return Call(self, arguments, tuple(sorted(self.complete(options).items())), unit)

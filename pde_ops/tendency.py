@@ -145,6 +145,11 @@ class Tendency(nn.Module):
 
     def inputs(self, state: Tensor, closures: Mapping[str, Tensor] | None) -> Inputs:
         """Check what came and bundle it for a runner."""
+        if not isinstance(state, Tensor):
+            raise ShapeError(
+                f"`state` must be a torch tensor, not {type(state).__module__}.{type(state).__qualname__}",
+                do="make one with torch.as_tensor(…)",
+            )
         if state.ndim != 4 or state.shape[1:] != self._expected:
             fields, ny, nx = self._expected
             raise ShapeError(

@@ -22,8 +22,6 @@ from fields.ingest import IngestOptions, ingest
 from fields.progress import Watcher
 from fields.quality_flags import GROSS
 from fields.readers.gather import identity_of
-from fields.readers.safety import open_binary, read_npy_header
-from fields.readers.weather2k import RELEASES
 from fields.reading import mask_flagged
 from fields.series import StationSeries
 from fields.where import where
@@ -96,7 +94,7 @@ def load_series(
     else:
         path = _located(dataset, data_path, command)
         if dataset in ("weather2k", "meteonet"):
-            asked = _preset(dataset, path, asked)
+            asked = replace(asked, reader=asked.reader or dataset)
         with ExitStack() as stack:
             if not store.is_store(path):
                 folder = Path(cache or stack.enter_context(TemporaryDirectory(prefix="stationpde-")))
@@ -136,18 +134,6 @@ def _located(dataset: str, data_path: str | Path | None, command: str) -> Path:
         hint = f"did you mean '{near[0]}'?" if near else f"a path, or one of {', '.join(DATASETS)}"
         raise UsageError(f"there is neither a dataset nor a store '{printable(path)}'", code="SPDE-D156", do=hint)
     return path
-
-
-def _preset(dataset: str, path: Path, asked: IngestOptions) -> IngestOptions:
-    """The options with what the name of the dataset says."""
-    read = asked.read
-    if dataset == "weather2k" and path.is_file() and read.start is not None and read.step is None:
-        # The release is known by its channels, and with it the step; only the start must be said.
-        with open_binary(path) as file:
-            shape = read_npy_header(file, path.name).shape
-        steps = [r.step for r in RELEASES if len(shape) == 3 and shape[1] == r.channels]
-        read = replace(read, step=steps[0]) if steps else read
-    return replace(asked, read=read, reader=asked.reader or dataset)
 
 
 def _ingested(

@@ -101,7 +101,8 @@ def read_window(observations: Observations, request: WindowRequest, options: Ing
     """
     with ExitStack() as stack:
         ds = opened(observations, stack, options, request.missing)
-        return _window_of(ds, request)
+        source = ds.attrs.get("source", "") if isinstance(observations, xr.Dataset) else Path(observations)
+        return _window_of(ds, request, str(source) or None)
 
 
 def opened(
@@ -141,8 +142,7 @@ def _is_in_memory_form(ds: xr.Dataset) -> bool:
     return bool(names) and all(ds[name].attrs.get("units") == cf_attributes(name)["units"] for name in names)
 
 
-def _window_of(ds: xr.Dataset, request: WindowRequest) -> Window:
-    label = str(ds.attrs.get("source", "")) or None
+def _window_of(ds: xr.Dataset, request: WindowRequest, label: str | None) -> Window:
     seconds = np.asarray(ds["time"].values).astype("datetime64[s]").astype(np.int64)
     if np.any(np.diff(seconds) <= 0):
         raise DataError("times are not in order, or not each once", code="SPDE-D035", where=label,
@@ -222,8 +222,8 @@ def _issue_time(ds: xr.Dataset, seconds: Array, request: WindowRequest, label: s
         reference = at if at is not None else (request.now if request.now is not None else int(clock.time()))
         if reference - issue > request.max_age:
             raise StaleDataError(
-                f"the latest report is of {shown_time(issue)} UTC, {_hours(reference - issue)} before "
-                f"{shown_time(reference)}; allowed are {_hours(request.max_age)}",
+                f"the latest report is of {shown_time(issue)} UTC, {_span(reference - issue)} before "
+                f"{shown_time(reference)}; allowed are {_span(request.max_age)}",
                 where=label, do="wait for new observations and type the same command again",
             )  # fmt: skip
     return issue
@@ -246,8 +246,8 @@ def _reporting(ds: xr.Dataset, rows: Array) -> Iterator[int]:
         yield from block[seen][::-1].tolist()
 
 
-def _hours(seconds: int) -> str:
-    return f"{seconds / 3600:.1f} h"
+def _span(seconds: int) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds < 4 * 86400 else f"{seconds / 86400:,.0f} days"
 
 
 def issue_label(issue_time: int) -> str:

@@ -1,8 +1,8 @@
 """Weather2K arrays: (station, channel, time), mapped from disk and read by block of time.
 
 Two releases exist, told apart by their number of channels; channel orders are those of the authors' tables. Times are
-not in the file: the length of the two releases gives them, any other length must be accompanied by ``--start`` and
-``--step``.
+not in the file: the length of the two releases gives them, any other length must be accompanied by ``--start``, and by
+``--step`` if it is not that of the release.
 """
 
 from __future__ import annotations
@@ -85,14 +85,17 @@ class Weather2kSource(Source):
 
     def _axis(self, length: int, options: ReadOptions, zone: Zone, work: Workspace) -> Axis:
         release = self._release
-        typed = (("--start", _START), ("--step", render_step(release.step)), ("--time-zone", "UTC"))
-        if length != release.length and (options.start is None or options.step is None):
+        usual = render_step(release.step)
+        if length != release.length and options.start is None:
             raise DataError(
                 f"{self.label} has {length:,} times; {release.title} has {release.length:,}, so the times are unknown",
                 code="SPDE-D142",
                 where=f"{self.label} holds no times, only their order",
-                do=f"{work.command.given(*typed)}   with the real start, step and zone",
+                do=f"{work.command.given(('--start', _START), ('--time-zone', 'UTC'))}   with the real start and zone; "
+                f"with --step as well if it is not {usual}",
             )
+        if length != release.length and options.step is None:
+            self.report.notice("SPDE-D141", f"times are taken as {usual} apart, as in the release", where=self.label)
         start = parse_instant(_START) if options.start is None else options.start
         first, _ = zone.to_utc(np.asarray([start]), self.label)
         return Axis(int(first[0]), options.step or release.step, length)

@@ -12,7 +12,7 @@ from fields.constants import earth_radius
 from fields.plots_field import degrees_label, relief_light
 from fields.variables import STATE_VARIABLES, VARIABLES
 from stationpde.errors import UsageError
-from stationpde.plots.style import FAINT, INK, label_of, sheet
+from stationpde.plots.style import FAINT, INK, label_of, sheet, unit_of
 from stationpde.report.moment import stamp
 
 if TYPE_CHECKING:
@@ -52,6 +52,12 @@ class Frame:
         wide, high = self.grid.east - self.grid.west, (self.grid.north - self.grid.south) * self.ratio
         return longest * wide / max(wide, high), longest * high / max(wide, high)
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether the region is much wider than high."""
+        width, height = self.size(1.0)
+        return height < 0.4 * width
+
     def on_pixels(self, cells: Array) -> Array:
         """Values of cells ``[y, x]``, bilinear at the pixels of the relief."""
         from scipy.ndimage import zoom
@@ -87,18 +93,20 @@ def draw_forecast_map(
     truth = moment.truth[number]
     if np.isfinite(truth).any():
         panels.append(("lifted from observations", truth))
-    width, height = frame.size(5.2)
+    # Maps of a network that is much wider than high stand one above the other.
+    rows, columns = (len(panels), 1) if frame.is_flat else (1, len(panels))
+    width, height = frame.size(7.5 if frame.is_flat else 5.2)
     dots = moment.observed[moment.history - 1 + number, :, channel]
     scale = _scale(variable, [*(field[channel] for _, field in panels), dots])
     strength = _strength([field[:2] for _, field in panels])
-    with sheet(output, 1, len(panels), (width * len(panels) + 1.2, height + 0.8)) as (figure, axes):
-        for place, (title, field) in zip(axes[0], panels):
+    with sheet(output, rows, columns, (width * columns + 1.2, (height + 0.8) * rows)) as (figure, axes):
+        for place, (title, field) in zip(axes.ravel(), panels):
             drawn = draw_frame(place, frame, field[channel], variable, scale, wind=field[:2], strength=strength)
             places = relief.grid, moment.stations
             _draw_stations(place, *places, dots, variable, scale)
             place.set_title(title, fontsize=10)
-        bar = figure.colorbar(drawn, ax=list(axes[0]), shrink=0.9, pad=0.02, aspect=30)
-        bar.set_label(label_of(variable))
+        bar = figure.colorbar(drawn, ax=list(axes.ravel()), shrink=0.9, pad=0.02, aspect=30)
+        bar.set_label(unit_of(variable) if frame.is_flat else label_of(variable))
         bar.outline.set_linewidth(0.4)
         when = f"{stamp(moment.times[moment.history - 1 + number])} UTC, {moment.lead_hours[number - 1]:g} h ahead"
         figure.suptitle(f"{VARIABLES[variable].long_name}, {when}", x=0.01, ha="left", fontsize=11)
@@ -150,6 +158,8 @@ def draw_frame(
     axes.yaxis.set_major_formatter(lambda y, _: degrees_label(y, "NS"))
     axes.tick_params(length=3, labelsize=7)
     axes.locator_params(nbins=5)
+    if frame.is_flat:
+        axes.locator_params(axis="y", nbins=3)
     for side in axes.spines.values():
         side.set_visible(True)
     return ScalarMappable(norm, palette)
@@ -172,7 +182,9 @@ def _draw_wind(axes: Any, frame: Frame, wind: Array, usual: float) -> None:
         grid.lon[columns], grid.lat[rows], u, v, scale=usual / length, scale_units="x", width=0.0035, headwidth=4,
         headlength=4.5, color=INK, alpha=0.85, zorder=4, edgecolor="#ffffffa0", linewidth=0.3,
     )  # fmt: skip
-    axes.quiverkey(arrows, 0.92, 1.035, usual, f"{usual:.0f} m/s", labelpos="W", coordinates="axes", color=INK,
+    # The key stands a seventh of an inch above the map, however low that is.
+    above = 1.0 + 0.14 / frame.size(5.2)[1]
+    axes.quiverkey(arrows, 0.92, above, usual, f"{usual:.0f} m/s", labelpos="W", coordinates="axes", color=INK,
                    fontproperties={"size": 7})  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from fields.variables import VARIABLES, display_unit
 from stationpde.errors import UsageError
 
 __all__ = ["CHANNELS", "COLOURS", "FAINT", "INK", "MODELS", "SYMBOLS", "check_picture", "hour_ticks",
-           "label_of", "sheet"]  # fmt: skip
+           "label_of", "sheet", "unit_of"]  # fmt: skip
 
 INK, FAINT = "#1d2733", "#51606e"
 # Of the variables and of the channels of the state; told apart in grey and by colour-blind eyes.
@@ -97,5 +97,9 @@ def hour_ticks(axes: Any, most: int = 7) -> None:
 
 def label_of(variable: str, *, difference: bool = False) -> str:
     """``Air temperature at 2 m [°C]``."""
-    unit = display_unit(variable, difference=difference).replace("degC", "°C")
-    return f"{VARIABLES[variable].long_name} [{unit}]"
+    return f"{VARIABLES[variable].long_name} [{unit_of(variable, difference=difference)}]"
+
+
+def unit_of(variable: str, *, difference: bool = False) -> str:
+    """``°C``."""
+    return display_unit(variable, difference=difference).replace("degC", "°C")

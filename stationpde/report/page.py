@@ -72,7 +72,7 @@ def _lead(view: RunView) -> str:
     grid = view.run.model.region.grid
     told = (
         f"{many:,} stations, {data.history * hours:g} h of history, {data.horizon * hours:g} h ahead in steps of "
-        f"{data.step}, on {grid.height} × {grid.width} cells of {grid.dy / 1e3:.0f} km; variant {config.variant}."
+        f"{hours:g} h, on {grid.height} × {grid.width} cells of {grid.dy / 1e3:.0f} km; variant {config.variant}."
     )
     if view.moment is not None:
         told += f" The forecast shown was issued {stamp(view.moment.issue_time)} UTC."

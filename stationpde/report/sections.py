@@ -172,7 +172,7 @@ def _physics(view: RunView) -> str:
     if not found:
         return _section("Learned physics", '<p class="hint">This model has no physical branch.</p>')
     rows = [
-        [text(coefficient_label(name)), f"<code>{text(name)}</code>", f'<td class="number">{c.value:.4g}</td>',
+        [_symbol(name), f"<code>{text(name)}</code>", f'<td class="number">{c.value:.4g}</td>',
          f"<td>{text(c.unit) if c.unit != '1' else ''}</td>"]
         for name, c in found.items()
     ]  # fmt: skip
@@ -183,8 +183,15 @@ def _physics(view: RunView) -> str:
     )  # fmt: skip
     return _section(
         "Learned physics", _table(["", "name", "value", "unit"], rows, numbers=2),
-        f'<p class="hint">κ mixes, r_m is friction, λ_c condensation; γ are factors of an update.{caution}</p>',
+        '<p class="hint">κ mixes, r<sub>m</sub> is friction, λ<sub>c</sub> condensation; γ are factors of an update, '
+        f"1 where the equations are taken as they stand.{caution}</p>",
     )  # fmt: skip
+
+
+def _symbol(name: str) -> str:
+    """A coefficient as it is printed: κ with θ below."""
+    symbol, _, below = coefficient_label(name).replace("_", " ").partition(" ")
+    return f"{text(symbol)}<sub>{text(below)}</sub>" if below else text(symbol)
 
 
 def _audit(audit: Audit) -> str:

@@ -74,8 +74,8 @@ class DryRun:
             "parameters": f"{self.parameters:,}",
             "memory": f"{self.memory_bytes / 1e9:.2f} GB ({how}), {self.free_bytes / 1e9:.1f} GB free{fits}",
             "checkpoint": f"{self.checkpoint_bytes / 1e6:.1f} MB, up to three are kept",
-            "time": f"{self.seconds_per_step:.3g} s a step, {self.seconds_per_epoch:.3g} s an epoch of "
-            f"{self.steps_per_epoch:,} steps, at most {self.seconds / 60:.1f} min in all"
+            "time": f"{self.seconds_per_step:.3g} s a step, {_span(self.seconds_per_epoch)} an epoch of "
+            f"{self.steps_per_epoch:,} steps, at most {_span(self.seconds)} in all"
             + (", the first guess apart" if "first_guess" in self.model else ""),
         }
         if self.courant is not None:
@@ -87,6 +87,14 @@ class DryRun:
         }
         width = max(map(len, facts))
         return [f"{name:<{width}}  {text}" for name, text in facts.items()]
+
+
+def _span(seconds: float) -> str:
+    """An estimate of time as people read it: 45 s, 7.3 min, 6.2 h, 3.1 days."""
+    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def dry_run(config: Config, series: StationSeries, *, build: Build | None = None, device: str = "auto") -> DryRun:

@@ -80,10 +80,12 @@ class StopRequest:
 
         ``step`` is None while there is none yet.
         """
-        why = {"time": "the time limit", "orphaned": "the end of the launching process"}
+        why = {"time": "the time limit", "orphaned": "the end of the launching process", "SIGINT": "Ctrl-C"}
         reason = reason or self.reason or "SIGTERM"
-        do = "type the same command again: it goes on where it stopped"
-        when = "before the first step" if step is None else f"after step {step:,}; a checkpoint was saved"
+        goes_on = "begins anew" if step is None else "goes on where it stopped"
+        do = f"type the same command again: it {goes_on}"
+        saved = "before the first step; nothing is saved yet"
+        when = saved if step is None else f"after step {step:,}; a checkpoint was saved"
         text = f"stopped by {why.get(reason, reason)} {when}"
         if reason == "SIGINT":
             return Interrupted.by_user(text, where=run, do=do)

@@ -47,6 +47,26 @@ def test_an_error_is_shown_with_where_and_do_on_lines_of_their_own():
     ]
 
 
+def test_ctrl_c_says_what_was_saved_and_what_to_type(capsys):
+    from stationpde.errors import Interrupted
+
+    console.configure(Globals())
+    for problem in (KeyboardInterrupt(), Interrupted.by_user("stopped by Ctrl-C after step 7", do="type it again")):
+        with Boundary() as boundary:
+            raise problem
+        assert boundary.exit_code == ExitCode.INTERRUPTED
+    told = "interrupted\ninterrupted: stopped by Ctrl-C after step 7\n  do    type it again\n"
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize(
+    ("line", "mend"), [("train x --epochs 3", "--set train.epochs=…"), ("doctor --epochs 3", "--help")]
+)
+def test_a_key_typed_as_an_option_is_answered_with_set(line, mend, stationpde):
+    code, _, err = stationpde(*line.split())
+    assert code == 2 and "no such option: --epochs" in err and mend in err
+
+
 def test_the_mend_is_not_repeated_in_the_message():
     failure = explain(errors.UnknownNameError("no operator 'x'", do="did you mean 'y'?"))
     assert (failure.message, failure.do) == ("no operator 'x'", "did you mean 'y'?")

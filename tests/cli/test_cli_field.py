@@ -99,7 +99,7 @@ def test_stations_near_the_pole_exit_3(tmp_path):
 def test_cv_prints_a_table_and_json_of_the_promised_form(stations):
     outcome = run("field", "cv", stations, "--moments", 12)
     assert outcome.exit_code == 0, outcome.stderr
-    assert outcome.stdout.split("\n")[0].split() == ["variable", "unit", "idw", "terrain_idw", "detrended"]
+    assert outcome.stdout.split("\n")[0].split() == ["RMSE", "unit", "idw", "terrain_idw", "detrended"]
     scores = json.loads(run("field", "cv", stations, "--moments", 12, "--json").stdout)
     assert list(scores) == ["u", "v", "p", "t", "rh"]
     assert list(scores["t"]) == ["idw", "terrain_idw", "detrended"]

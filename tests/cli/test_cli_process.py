@@ -23,6 +23,13 @@ def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize("module", ["cli", "cli.main"])
+def test_either_module_is_the_command(module):
+    line = [sys.executable, "-m", module, "--version"]
+    told = subprocess.run(line, capture_output=True, encoding="utf-8", check=False)
+    assert told.returncode == 0 and stationpde.__version__ in told.stdout
+
+
 HEAVY = {"torch", "numpy", "pint", "metpy", "numba", "matplotlib", "pandas", "rich", "pde_ops"}
 
 

@@ -53,6 +53,14 @@ def test_the_same_command_again_gives_the_same_answer(trained, network, stationp
     assert code == 0 and json.loads(out) == trained[1]
 
 
+def test_people_are_told_rates_factors_and_what_to_type_next(trained, network, stationpde):
+    line = words("train", network, "--preset", "tiny", "--run", trained[0])
+    code, out, err = stationpde(*line)
+    assert code == 0 and "learned kappa_u " in out and "factors gamma_u " in out
+    assert f"stationpde forecast {trained[0]} --obs {network} -o forecast.csv" in err
+    assert "stationpde report" in err and "stationpde report" not in stationpde("-q", *line)[2]
+
+
 def test_a_changed_key_exits_4_with_the_difference(trained, network, stationpde):
     line = words("train", network, "--preset", "tiny", "--run", trained[0])
     code, _, err = stationpde(*line, "--set", "train.lr=0.5")

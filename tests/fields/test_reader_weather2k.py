@@ -48,12 +48,19 @@ def test_the_release_found_is_said(tmp_path):
     assert any("Weather2K-R" in notice.what for notice in source.findings().notices)
 
 
-def test_an_unknown_length_asks_for_start_and_step_with_the_command(tmp_path):
+def test_an_unknown_length_asks_for_its_start_with_the_command(tmp_path):
     path = write_array(tmp_path / "data.npy", Weather(3, 24), 13)
     with pytest.raises(DataError) as caught:
         open_source(path, tmp_path)
     assert caught.value.code == "SPDE-D142"
-    assert "--start 2017-01-01 --step 3h" in caught.value.do
+    assert "--start 2017-01-01" in caught.value.do and "--step as well if it is not 3h" in caught.value.do
+
+
+def test_an_unknown_length_with_a_start_has_the_step_of_its_release_and_says_so(tmp_path):
+    path = write_array(tmp_path / "data.npy", Weather(3, 24), 13)
+    source = open_source(path, tmp_path, start=parse_instant("2023-01-01"), zone="UTC")
+    assert (source.axis.step, source.axis.count) == (10800, 24)
+    assert any("3h apart" in notice.what for notice in source.findings().notices)
 
 
 @pytest.mark.parametrize(("channels", "length", "step"), [(13, 13_632, 10800), (23, 40_896, 3600)])

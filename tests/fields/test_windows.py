@@ -135,8 +135,18 @@ def test_stations_are_judged_by_the_training_period_alone():
     kept = replace(series, values=values, fingerprint="").without_sparse(0.5, 60, report)
     assert kept.stations.id == ("S1", "S3") and kept.values.shape == (100, 2, 5)
     assert {"SPDE-D020", "SPDE-D041"} == report.codes()
+    assert any("u, v, p, t, rh up to 83% missing, allowed 50%" in line for line in report.lines())
     with pytest.raises(DataError, match="no station is left"):
         replace(series, values=np.full_like(values, np.nan), fingerprint="").without_sparse(None)
+
+
+def test_a_station_left_out_for_its_wind_is_told_by_its_wind():
+    series = make_record(100)
+    values = series.values.copy()
+    values[:, 0, :2] = np.nan
+    report = ProblemReport()
+    replace(series, values=values, fingerprint="").without_sparse(0.9, 60, report)
+    assert any("S0   u, v up to 100% missing, allowed 90%" in line for line in report.lines())
 
 
 def test_a_station_list_of_the_wrong_length_is_refused():

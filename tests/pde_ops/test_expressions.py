@@ -66,6 +66,11 @@ def test_options_are_part_of_the_identity():
         laplacian_scale(u, raduis=3)
 
 
+def test_an_argument_given_by_name_is_named():
+    with pytest.raises(DeclarationError, match=r"takes 3 arguments \(a, u, v\), got 2 and w by name"):
+        advection(u, u, w=v)
+
+
 def test_sums_flatten_so_that_terms_can_be_dropped():
     total = (laplacian(u) + laplacian(v)) + laplacian(u)
     assert isinstance(total, Sum)

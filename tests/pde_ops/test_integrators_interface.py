@@ -226,6 +226,8 @@ def test_a_wrong_shape_or_a_missing_closure_is_named():
         step(state[:, :2], closures)
     with pytest.raises(po.ShapeError, match="missing Q"):
         step(state)
+    with pytest.raises(po.ShapeError, match=r"torch tensor, not numpy\.ndarray; make one with torch\.as_tensor"):
+        step.tendency.inputs(state.detach().numpy(), closures)
 
 
 def test_unknown_integrators_are_met_with_a_suggestion():

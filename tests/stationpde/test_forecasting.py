@@ -125,7 +125,9 @@ def test_data_that_are_too_old_have_an_error_of_their_own(small_runs):
     assert forecast(runs, small_runs.store, Asked(max_age=7200, now=LAST + 3600)).sizes["time"] == 2
     with pytest.raises(StaleDataError, match=r"2\.5 h before") as refused:
         forecast(runs, small_runs.store, Asked(max_age=7200, now=LAST + 9000))
-    assert refused.value.exit_code == 75
+    assert refused.value.exit_code == 75 and refused.value.where == str(small_runs.store)
+    with pytest.raises(StaleDataError, match="30 days before"):
+        forecast(runs, small_runs.store, Asked(max_age=7200, now=LAST + 30 * 86400))
 
 
 def test_a_record_that_is_too_short_says_what_is_needed(model):

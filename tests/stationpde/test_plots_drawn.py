@@ -74,6 +74,13 @@ def test_fields_reach_the_pixels_without_moving():
     np.testing.assert_allclose(shown[0], np.linspace(0.0, 1.0, shown.shape[1]), atol=1e-12)
 
 
+def test_a_region_much_wider_than_high_is_known_as_flat():
+    frame = Frame(reported_view().relief)
+    assert not frame.is_flat
+    frame.ratio *= 0.1
+    assert frame.is_flat and frame.size(1.0)[0] == 1.0
+
+
 def test_arrows_of_maps_side_by_side_are_of_one_scale():
     from matplotlib.figure import Figure
     from matplotlib.quiver import Quiver

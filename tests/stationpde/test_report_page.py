@@ -115,7 +115,7 @@ def test_learned_physics_are_shown_with_their_units(made):
     text = " ".join(Elements(made).words)
     for name, coefficient in StationPDE(reported_view().run).physics().items():
         assert name in text and f"{coefficient.value:.4g}" in text
-    assert "km²/h" in text and "κ u" in text
+    assert "km²/h" in text and "κ<sub>u</sub>" in made and "λ<sub>c</sub>" in made
 
 
 def test_the_page_says_that_the_data_are_synthetic_and_where_it_comes_from(made):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,8 @@ def test_a_dry_run_tells_shapes_numbers_and_time_and_writes_nothing(tmp_path, mo
     text = "\n".join(found.lines())
     assert all(word in text for word in ("parameters", "GB (measured)", "Courant", "diffusion number", "s an epoch"))
     assert list(tmp_path.iterdir()) == []
+    longer = "\n".join(replace(found, seconds_per_epoch=2240.0, seconds=22400.0).lines())
+    assert "37.3 min an epoch of" in longer and "at most 6.2 h in all" in longer
 
 
 NEED = """

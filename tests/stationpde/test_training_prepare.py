@@ -67,7 +67,7 @@ def test_a_run_that_is_stopped_while_it_is_prepared_says_so_and_begins_anew(tmp_
     config, run, calls = small_config("train.max_steps=2"), tmp_path / "run", []
     with pytest.raises(Interrupted, match="stopped by SIGTERM before the first step") as caught:
         train(config, small_series(), run, build=builder(calls, stop))
-    assert caught.value.exit_code == 75
+    assert caught.value.exit_code == 75 and caught.value.do.endswith("it begins anew")
     assert train(config, small_series(), run, build=builder(calls)).steps == 2
     assert len(calls) == 2
 
