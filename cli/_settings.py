@@ -45,15 +45,15 @@ def span_seconds(text: str, option: str) -> float:
     return sum(float(number) * sizes[unit] for number, unit in parts)
 
 
-def seeds_of(text: str) -> list[int]:
+def seeds_of(text: str, option: str = "--seeds") -> list[int]:
     """``0:5`` is 0 to 4; ``0,3,7`` those; ``4`` one."""
     if found := re.fullmatch(r"(\d{1,9}):(\d{1,9})", text):
         seeds = range(int(found[1]), int(found[2]))
         if not 0 < len(seeds) <= _MOST_SEEDS:
             raise typer.BadParameter(
-                f"'{text}' is {len(seeds)} seeds; 1 to {_MOST_SEEDS} make sense", param_hint="--seeds"
+                f"'{text}' is {len(seeds)} seeds; 1 to {_MOST_SEEDS} make sense", param_hint=option
             )
         return list(seeds)
     if re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
         return list(dict.fromkeys(map(int, text.split(","))))
-    raise typer.BadParameter(f"'{text}' is not of the form 0:5 or 0,3,7", param_hint="--seeds")
+    raise typer.BadParameter(f"'{text}' is not of the form 0:5 or 0,3,7", param_hint=option)

@@ -21,7 +21,9 @@ __all__ = ["benchmark"]
 def benchmark(
     store: Annotated[str, typer.Argument(metavar="STORE", help="A store, raw files, or demo.")],
     protocol: Annotated[str, typer.Option(help="w2k-like (3 h) or meteonet-like (1 h).")] = "w2k-like",
-    models: Annotated[str, typer.Option(metavar="A,B|all", help="Names, or all; also default-no_pde.")] = "all",
+    models: Annotated[
+        str, typer.Option(metavar="A,B|all", help="Names, or all; also default-no_pde, dlinear@0:2.")
+    ] = "all",
     seeds: Annotated[str, typer.Option(metavar="0:5", help="Of models that draw random numbers.")] = "0",
     horizons: Annotated[str | None, typer.Option(metavar="24,48,96", help="Hours ahead; 24 by default.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", metavar="DIR", help="Runs, cells and tables.")] = None,
@@ -54,8 +56,9 @@ def benchmark(
     name = Path(store).parent.name if Path(store).is_file() else Path(store).stem
     target = out or Path("runs") / f"benchmark-{name}-{protocol}"
     chosen = choice(recipe, "--recipe", ("default", "paper"))
+    names, own_seeds = _models(models)
     plan = BenchmarkPlan(
-        store=store, protocol=protocol, models=_models(models), out=target, seeds=tuple(seeds_of(seeds)),
+        store=store, protocol=protocol, models=names, out=target, seeds=tuple(seeds_of(seeds)), own_seeds=own_seeds,
         horizons=() if horizons is None else _hours(horizons), recipe=chosen, overrides=tuple(overrides or ()),
         cap=_cap(cap, chosen), cells=cells, jobs=jobs, keep_stale=keep_stale, leave_out=leave_out,
         quality=choice(quality, "--quality", ("gross", "full")), command=typed(),
@@ -130,15 +133,17 @@ def _show(results: Any) -> None:
         console.note(f"not run: {name}: {why}")
 
 
-def _models(text: str) -> tuple[str, ...]:
+def _models(text: str) -> tuple[tuple[str, ...], dict[str, tuple[int, ...]]]:
+    """Names, and the seeds of those that have their own: ``dlinear@0:2``."""
     from stationpde.evaluation.contestants import known_models
 
     if text == "all":
-        return tuple(known_models())
-    names = tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
-    if not names:
+        return tuple(known_models()), {}
+    parts = [part.strip().partition("@") for part in text.split(",") if part.strip()]
+    if not parts:
         raise typer.BadParameter("name at least one model", param_hint="--models")
-    return names
+    own = {name: tuple(seeds_of(seeds, "--models")) for name, at, seeds in parts if at}
+    return tuple(dict.fromkeys(name for name, _, _ in parts)), own
 
 
 def _hours(text: str) -> tuple[int, ...]:

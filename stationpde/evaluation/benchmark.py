@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,7 @@ class BenchmarkPlan:
     Attributes
     ----------
     store : a store, raw files, or the name of a dataset
+    own_seeds : those of models that are to be run from other seeds than the rest
     cap : CPU seconds of each learned model, its search included; None without a limit
     cells : folder of finished cells; ``out/cells`` by default
     jobs : cells that are trained at once, each in a process with one thread
@@ -58,6 +59,7 @@ class BenchmarkPlan:
     models: tuple[str, ...]
     out: Path
     seeds: tuple[int, ...] = (0,)
+    own_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     horizons: tuple[int, ...] = ()
     recipe: Any = "default"
     overrides: tuple[str, ...] = ()
@@ -92,7 +94,7 @@ class BenchmarkPlan:
         for model in dict.fromkeys(self.models):
             found = contestant(model)
             if found.missing() is None:
-                seeds = self.seeds if found.is_seeded else (None,)
+                seeds = self.own_seeds.get(model, self.seeds) if found.is_seeded else (None,)
                 cap = self.cap if found.learns else None
                 made += [
                     Task(self.protocol, h, model, s, self.recipe, self.overrides, cap, self.leave_out)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from stationpde.evaluation.protocols import protocol
 from stationpde.evaluation.results import HorizonResults, Results
 
 __all__ = ["LONG_NAMES", "grid", "markdown", "provenance", "shown_number"]
 
+_READING = "**Best**, <u>second</u>. With ±: mean and standard deviation over seeds; without: one run."
 LONG_NAMES = {"u": "u-wind", "v": "v-wind", "p": "pressure", "t": "temperature", "rh": "humidity"}
 
 
@@ -19,7 +21,7 @@ def markdown(results: Results) -> str:
     unseen = " at stations left out of training" if "kept" in results.data else ""
     parts = [f"## {results.protocol}: {_hours(results)} ahead{unseen}", provenance(results)]
     for key, title in (("mse", "MSE"), ("mae", "MAE")):
-        parts += [f"### {title}", _table(results, key)]
+        parts += [f"### {title}", _table(results, key), _READING]
     parts += ["### Is it real?", *(_comparison(found, results) for found in results.horizons)]
     parts += ["### Training", _training(results), *_remarks(results)]
     return "\n\n".join(parts) + "\n"
@@ -37,7 +39,7 @@ def _hours(results: Results) -> str:
 
 
 def provenance(results: Results) -> str:
-    """Data, split, seeds, recipe, versions and command, as a small table."""
+    """Protocol, data, split, seeds, recipe, versions and command, as a small table."""
     data = results.data
     split = "; ".join(f"{name} {first[:10]} to {last[:10]}" for name, (first, last) in data["split"].items())
     windows = ", ".join(f"{count:,} {name}" for name, count in data["windows"].items())
@@ -48,6 +50,7 @@ def provenance(results: Results) -> str:
     cap = minutes if results.cap is None else f"{minutes} for each learned model, search included"
     left = f" left out of {data['stations'] + data['kept']}" if "kept" in data else ""
     rows = {
+        "protocol": f"{results.protocol}: {protocol(results.protocol).title}",
         "data": f"{data['name']}, {data['stations']} stations{left}, every {data['step_seconds'] / 3600:g} h, "
         f"fingerprint {data['fingerprint'][:12]}",
         "split": f"{split} ({windows} windows)",

@@ -50,6 +50,8 @@ def test_an_unknown_model_or_protocol_exits_with_the_nearest_name(network, tmp_p
     assert code in (2, 4) and "persistence" in err
     code, _, err = stationpde("benchmark", network, "--protocol", "w2k", "-o", tmp_path)
     assert code == 2 and "w2k-like" in err
+    code, _, err = stationpde("benchmark", network, "--models", "persistence,dlinear@x", "-o", tmp_path)
+    assert code == 2 and "--models" in err and "0:5" in err
 
 
 def test_a_time_limit_exits_75_and_keeps_what_is_finished(network, tmp_path, stationpde):

@@ -63,6 +63,16 @@ def test_the_result_has_means_over_seeds_seeds_and_protocol(finished):
     assert made["protocol"] == "w2k-like" and made["models"]["dlinear"]["horizons"]["24"]["cpu_seconds"] > 0
 
 
+def test_a_model_may_have_seeds_of_its_own(finished):
+    plan, _ = finished
+    results, _ = run_benchmark(replace(plan, own_seeds={"dlinear": (1,)}), small_series())
+    made = results.to_dict()
+    assert made["pooled"]["dlinear"]["t"]["seeds"] == 1 and made["pooled"]["default"]["t"]["seeds"] == 2
+    assert made["pooled"]["dlinear"]["t"]["mse"] == made["seeds"]["1"]["dlinear"]["t"]["mse"]
+    row = next(line for line in markdown(results).splitlines() if line.startswith("| temperature"))
+    assert row.count("±") == 1
+
+
 def test_cells_are_small_files_with_everything_a_table_says(finished):
     plan, _ = finished
     paths = sorted(plan.cell_folder.glob("*.json"))
