@@ -68,7 +68,7 @@ def _caption(horizons: Sequence[HorizonResults]) -> str:
     ours = horizons[0].cells[OURS]
     data, task = ours[0].about["data"], ours[0].task
     hours = " and ".join(f"{found.hours} h" for found in horizons)
-    seeds = f"the mean of {len(ours)} seeds" if len(ours) > 1 else "one seed"
+    seeds = f"ours the mean of {len(ours)} seeds" if len(ours) > 1 else "one seed"
     peers = max(len(found.cells) for found in horizons) - 1
     cap = "" if task.cap is None else f", {task.cap / 60:g} CPU-minutes for each learned model"
     of = f"{data['stations']} stations"

@@ -93,20 +93,19 @@ class BenchmarkPlan:
         made = []
         for model in dict.fromkeys(self.models):
             found = contestant(model)
-            if found.missing() is None:
-                seeds = self.own_seeds.get(model, self.seeds) if found.is_seeded else (None,)
-                cap = self.cap if found.learns else None
-                made += [
-                    Task(self.protocol, h, model, s, self.recipe, self.overrides, cap, self.leave_out)
-                    for h in self.hours
-                    for s in seeds
-                ]
+            seeds = self.own_seeds.get(model, self.seeds) if found.is_seeded else (None,)
+            cap = self.cap if found.learns else None
+            made += [
+                Task(self.protocol, h, model, s, self.recipe, self.overrides, cap, self.leave_out)
+                for h in self.hours
+                for s in seeds
+            ]
         # What combines others comes after them and finds them trained.
         order = {task: (bool(contestant(task.model).members), task.seed or 0, task.hours) for task in made}
         return sorted(made, key=lambda task: (contestant(task.model).learns, *order[task]))
 
-    def skipped(self) -> dict[str, str]:
-        """Models that cannot run here, and why."""
+    def unavailable(self) -> dict[str, str]:
+        """Models that cannot run here, and why; their finished cells count all the same."""
         reasons = {model: contestant(model).missing() for model in self.models}
         return {model: reason for model, reason in reasons.items() if reason}
 
@@ -122,6 +121,7 @@ class Bench:
     deadline: float | None = None
     failed: dict[str, StationPDEError | FieldsError] = field(default_factory=dict)
     stale: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sources: dict[int, WindowSource] = {}
@@ -185,7 +185,7 @@ class Bench:
         plan = self.plan
         made = Results.of(
             cells, list(dict.fromkeys(plan.models)), protocol=plan.protocol, recipe=plan.recipe, cap=plan.cap,
-            command=plan.command, skipped=plan.skipped(), stale=tuple(self.stale), unfinished=unfinished,
+            command=plan.command, skipped=self.skipped, stale=tuple(self.stale), unfinished=unfinished,
             failed={name: problem.message for name, problem in self.failed.items()},
         )  # fmt: skip
         with atomic.machine_faults(plan.out):
@@ -219,8 +219,10 @@ def run_benchmark(
     with StopRequest(plan.max_seconds) as stop:
         deadline = None if plan.max_seconds is None else time.monotonic() + plan.max_seconds
         bench = Bench(plan, series, watcher, stop, deadline)
-        tasks = plan.tasks()
-        done = {task: cell for task in tasks if (cell := bench.finished(task)) is not None}
+        asked, reasons = plan.tasks(), plan.unavailable()
+        done = {task: cell for task in asked if (cell := bench.finished(task)) is not None}
+        tasks = [task for task in asked if task in done or task.model not in reasons]
+        bench.skipped = {task.model: reasons[task.model] for task in asked if task not in tasks}
         open_tasks = [task for task in tasks if task not in done]
         told = Tracker(watcher)
         told("benchmark", len(done), len(tasks), "cells")

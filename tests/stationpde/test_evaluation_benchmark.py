@@ -156,6 +156,14 @@ def test_a_model_without_its_package_is_skipped_with_the_reason(tmp_path):
     assert "no_such_package" in results.to_dict()["skipped"]["absent"]
 
 
+def test_a_finished_cell_counts_where_the_package_of_its_model_is_not_installed(finished, monkeypatch):
+    plan, before = finished
+    gone = lambda model: "not installed" if model.name == "dlinear" else None
+    monkeypatch.setattr(type(contestant("dlinear")), "missing", gone)
+    results, bench = run_benchmark(plan, small_series())
+    assert results.to_dict()["pooled"] == before.to_dict()["pooled"] and bench.skipped == {}
+
+
 def test_an_ablation_says_what_a_part_is_worth(tmp_path):
     plan = plan_of(tmp_path, *ablation_models(("no_pde",)))
     found = Ablation(run_benchmark(plan, small_series())[0])
