@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from fields import atomic
 from stationpde.errors import ResourceError
@@ -86,7 +87,9 @@ class Workshop:
         given = {"members": {name: made.predictor for name, made in members.items()}} if members else {}
         began = time.process_time()
         seed_everything(config.train.seed, "init")
-        predictor = model.builder(**given)(config, source)
+        # Threads of a matrix library that wait for a busy core spin: ten times the CPU time on a shared machine.
+        with threadpool_limits(config.train.threads or None, user_api="blas"):
+            predictor = model.builder(**given)(config, source)
         training: dict[str, Any] = {"cpu_seconds": time.process_time() - began}
         if members:
             training["cpu_seconds"] += sum(made.training["cpu_seconds"] for made in members.values())
