@@ -87,7 +87,7 @@ class Workshop:
         given = {"members": {name: made.predictor for name, made in members.items()}} if members else {}
         began = time.process_time()
         seed_everything(config.train.seed, "init")
-        # Threads of a matrix library that wait for a busy core spin: ten times the CPU time on a shared machine.
+        # Threads of a matrix library that wait for a busy core spin, and CPU time is what is counted.
         with threadpool_limits(config.train.threads or None, user_api="blas"):
             predictor = model.builder(**given)(config, source)
         training: dict[str, Any] = {"cpu_seconds": time.process_time() - began}
