@@ -8,9 +8,10 @@ Reference: Hu et al., "TimeFilter: Patch-Specific Spatial-Temporal Graph Filtrat
 ICML 2025.
 
 What differs from the original: called per station with weights that all stations share; patches of a quarter of the
-window; width 128 and 256 in between; the mixture-of-experts loss is kept, with which alone the gate has a gradient (public code drops it), and its
-balance is that of the kinds of edge rather than of their ranks; edges that are cut get no weight at all, where public
-code sets their similarity to zero before the softmax; instance normalisation is a switch that validation decides.
+window; width 128 and 256 in between; the mixture-of-experts loss is kept, with which alone the gate has a gradient
+(public code drops it), and its balance is that of the kinds of edge rather than of their ranks; edges that are cut get
+no weight at all, where public code sets their similarity to zero before the softmax; instance normalisation is a switch
+that validation decides.
 """
 
 from __future__ import annotations
