@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelLearner"]
 
+# Switches of parts that the guide, fitted before them, does not meet.
+_OF_THE_FIELD = ("pde_branch", "data_branch", "station_head", "closure", "closure_wind", "closure_every")
+
 
 class ModelLearner:
     """`StationPDEModel` with its losses; draws the stations it does not show from torch's global generator."""
@@ -51,6 +54,29 @@ class ModelLearner:
         """Fit the guide, if it is not."""
         if self.model.guide is not None and not self.model.guide.fitted:
             fit_guide(self.model, source.series, source.windows.split, report)
+
+    def preparation(self) -> dict[str, Any] | None:
+        """All of the configuration that `prepare` may depend on, the record apart; None without a guide.
+
+        What carries the field forward and how it is trained is left out: the guide is fitted before either.
+        """
+        if self.model.guide is None:
+            return None
+        tree = self.config.tree()
+        kept = {name: tree[name] for name in ("data", "grid", "lift")}
+        kept["model"] = {name: value for name, value in tree["model"].items() if name not in _OF_THE_FIELD}
+        kept["train"] = {name: tree["train"][name] for name in ("seed", "station_dropout")}
+        return kept
+
+    def prepared(self) -> dict[str, Tensor]:
+        """What `prepare` has fitted."""
+        assert self.model.guide is not None
+        return self.model.guide.state_dict()
+
+    def take_prepared(self, fitted: Mapping[str, Tensor]) -> None:
+        """Take over what `prepare` of a learner with the same `preparation` has fitted."""
+        assert self.model.guide is not None
+        self.model.guide.load_state_dict(fitted)
 
     @property
     def module(self) -> StationPDEModel:

@@ -59,6 +59,11 @@ class Ledger:
             self.tick(force=True)
             self._what = ""
 
+    def charge(self, what: str, seconds: float) -> None:
+        """Put down what was used elsewhere, once: a later call for the same purpose replaces it."""
+        self.spent[what] = seconds
+        self._write()
+
     def tick(self, force: bool = False) -> float:
         """Charge what has been used since the last call; the sum of the present purpose."""
         now = time.process_time()
@@ -66,10 +71,13 @@ class Ledger:
         self._since = now
         if force or now - self._written > _WRITE_SECONDS:
             self._written = now
-            with atomic.machine_faults(self._path):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                atomic.write_file(self._path, json.dumps(self.spent).encode())
+            self._write()
         return self.spent[self._what]
+
+    def _write(self) -> None:
+        with atomic.machine_faults(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write_file(self._path, json.dumps(self.spent).encode())
 
     def watcher(self, cap: float | None, further: Callable[[Any], None] | None) -> Callable[[Any], None]:
         """A watcher of training that counts, raises `BudgetSpent` well beyond the cap, and passes events on."""

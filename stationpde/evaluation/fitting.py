@@ -17,6 +17,7 @@ from fields import atomic
 from stationpde.errors import ResourceError
 from stationpde.evaluation.budget import BudgetSpent, Ledger, Pace, has_flattened, steps_that_fit
 from stationpde.evaluation.contestants import Contestant, Task, contestant
+from stationpde.evaluation.preparations import Preparations
 from stationpde.training import checkpoint_files
 from stationpde.training.checkpoint import load_weights
 from stationpde.training.metrics_log import read_metrics
@@ -145,11 +146,17 @@ class Workshop:
         learner = build(config, source)
         if not hasattr(learner, "prepare"):
             return build
+        kept = Preparations(self.folder / "runs" / ".prepared")
+        took = kept.restored(learner, source)
+        if took is not None:
+            ledger.charge("prepare", took)
+            return lambda config, source: learner
         with ledger.charging("prepare"), StopRequest(self.seconds_left()) as stop:
             try:
                 learner.prepare(source, Beginning(run, stop, ledger.watcher(cap, self.watcher)))
             except BudgetSpent:
                 raise _too_short(cap, run) from None
+        kept.keep(learner, source, ledger.spent["prepare"])
         return lambda config, source: learner
 
     def _chosen(

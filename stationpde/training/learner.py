@@ -3,7 +3,8 @@
 A learner may also have ``prepare(source, report)``, which fits buffers on the training split before the first step and
 calls ``report(what, done, total)`` often, which may raise to end it; ``adopt(weights)``, which makes the weights of a
 run on other data fit (``train --init``); and ``calibrate(batches, total)``, which sets buffers on a part of validation
-before it is scored; ``total`` adds up ranks.
+before it is scored; ``total`` adds up ranks. One whose ``preparation()`` says what its ``prepare`` depends on, and that
+has ``prepared()`` and ``take_prepared(tensors)``, is spared fitting the same twice in one benchmark.
 
 The loop owns the optimiser, the order of windows, the random numbers and the files. A learner owns the rest. Before
 each call of `Learner.losses` the loop seeds torch's global generator from (seed, epoch, step, rank), so that a learner
