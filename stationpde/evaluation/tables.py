@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from stationpde.evaluation.protocols import protocol
 from stationpde.evaluation.results import HorizonResults, Results
+from stationpde.evaluation.where import better_stations, error_groups, rival
 
 __all__ = ["LONG_NAMES", "grid", "markdown", "provenance", "shown_number"]
 
 _READING = "**Best**, <u>second</u>. With ±: mean and standard deviation over seeds; without: one run."
+_GROUP_NAMES = {"lead": "lead {}", "hour": "valid at {}", "elevation": "altitude {}", "days": "{} days"}
 LONG_NAMES = {"u": "u-wind", "v": "v-wind", "p": "pressure", "t": "temperature", "rh": "humidity"}
 
 
@@ -23,6 +27,7 @@ def markdown(results: Results) -> str:
     for key, title in (("mse", "MSE"), ("mae", "MAE")):
         parts += [f"### {title}", _table(results, key), _READING]
     parts += ["### Is it real?", *(_comparison(found, results) for found in results.horizons)]
+    parts += ["### Where the error is", *(_where(found, results) for found in results.horizons)]
     parts += ["### Training", _training(results), *_remarks(results)]
     return "\n\n".join(parts) + "\n"
 
@@ -119,6 +124,25 @@ def _comparison(found: HorizonResults, results: Results) -> str:
     if not rows:
         return f"Only one model was run at {found.hours} h: there is nothing to compare."
     return f"{note}\n\n{grid(['against', *(LONG_NAMES[name] for name in found.variables)], rows)}"
+
+
+def _where(found: HorizonResults, results: Results) -> str:
+    """The subject's errors by group, with how much lower they are than those of the best other model."""
+    other = rival(found)
+    names = [LONG_NAMES[name] for name in found.variables]
+    rows = []
+    for group in error_groups(found, np.asarray(results.data["altitude_m"])):
+        gains = {v: "" if other is None else f" ({100 * g:+.1f} %)" for v, g in group.gain.items()}
+        cells = [f"{shown_number(group.mse[v])}{gains[v]}" for v in found.variables]
+        rows.append([_GROUP_NAMES[group.by].format(group.label), *cells])
+    subject = _title(results, found.subject)
+    note = f"MSE of {subject} at {found.hours} h"
+    if other is not None:
+        note += f", in brackets how much lower it is than that of {_title(results, other)}"
+    note += ". Days are parted by how much pressure changes until the forecast ends."
+    table = f"{note}\n\n{grid(['where', *names], rows)}"
+    ahead = ", ".join(f"{LONG_NAMES[v]} {n} of {of}" for v, (n, of) in better_stations(found).items())
+    return f"{table}\n\nStations at which {subject} has the lower MSE: {ahead}." if ahead else table
 
 
 def _training(results: Results) -> str:

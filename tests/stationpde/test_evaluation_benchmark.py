@@ -91,7 +91,8 @@ def test_the_table_has_models_across_variables_down_best_bold_second_underlined(
     head = next(line for line in text.splitlines() if line.startswith("| variable"))
     row = next(line for line in text.splitlines() if line.startswith("| temperature (K²)"))
     assert head.count("|") == row.count("|") == 5 and row.count("**") == 2 and row.count("<u>") == 1 and "±" in row
-    for said in ("fingerprint", "seeds | 0, 1", "versions", "split", "CPU s", "Is it real?"):
+    said_once = ("fingerprint", "seeds | 0, 1", "versions", "split", "CPU s", "Is it real?", "Where the error is")
+    for said in (*said_once, "| valid at 00 UTC |"):
         assert said in text
 
 
