@@ -24,7 +24,7 @@ from stationpde.guide_rows import FOLDS, GuideBatches, Report
 if TYPE_CHECKING:
     from stationpde.model import StationPDEModel
 
-__all__ = ["fit_guide"]
+__all__ = ["POOLED_STRENGTHS", "Sums", "fit_guide", "pooled_sums"]
 
 # λ that are tried, as shares of the sums' diagonal: shared weights, and a station's own.
 POOLED_STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1)
@@ -38,7 +38,7 @@ def _silent(what: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
+class Sums:
     """Sums: ``xx[part, ..., f, f]``, ``xy[part, ..., f, lead, channel]``, ``yy[part, ..., lead, channel]``."""
 
     xx: Tensor
@@ -46,7 +46,7 @@ class _Sums:
     yy: Tensor
 
     @classmethod
-    def none(cls, shape: tuple[int, ...], predictors: int, targets: tuple[int, ...], kind: torch.dtype) -> _Sums:
+    def none(cls, shape: tuple[int, ...], predictors: int, targets: tuple[int, ...], kind: torch.dtype) -> Sums:
         """No rows yet."""
         xx, xy = (*shape, predictors, predictors), (*shape, predictors, *targets)
         return cls(*(torch.zeros(size, dtype=kind) for size in (xx, xy, (*shape, *targets))))
@@ -99,7 +99,7 @@ def fit_guide(model: StationPDEModel, series: StationSeries, split: Split, repor
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        pooled, folds = _of_all(_pooled_sums(batches), POOLED_STRENGTHS)
+        pooled, folds = _of_all(pooled_sums(batches), POOLED_STRENGTHS)
         groups = [slice(first, first + _GROUP) for first in range(0, len(model.statistics.stations), _GROUP)]
         guide.pooled.copy_(pooled)
         guide.local.copy_(torch.cat([_local_sums(batches, folds, g).fitted(LOCAL_STRENGTHS)[0] for g in groups]))
@@ -109,14 +109,14 @@ def fit_guide(model: StationPDEModel, series: StationSeries, split: Split, repor
     model.train(was_training)
 
 
-def _pooled_sums(batches: GuideBatches) -> list[_Sums]:
+def pooled_sums(batches: GuideBatches) -> list[Sums]:
     """Sums over windows and stations, one for each variable; in double, as float32 has no decimals left there."""
-    sums: list[_Sums] = []
+    sums: list[Sums] = []
     for rows in batches.passed("shared fit"):
         part, some = rows.part, batches.some(rows.number)
         x, y = rows.pooled[:, some].flatten(0, 1), rows.target[:, some].flatten(0, 1)
         if not sums:
-            sums = [_Sums.none((FOLDS,), x.shape[-1], (y.shape[1], 1), torch.float64) for _ in range(y.shape[-1])]
+            sums = [Sums.none((FOLDS,), x.shape[-1], (y.shape[1], 1), torch.float64) for _ in range(y.shape[-1])]
         everything = (x.T @ x).double()
         for channel, own in enumerate(sums):
             target = y[..., channel]
@@ -128,18 +128,18 @@ def _pooled_sums(batches: GuideBatches) -> list[_Sums]:
     return sums
 
 
-def _local_sums(batches: GuideBatches, folds: Tensor, group: slice) -> _Sums:
+def _local_sums(batches: GuideBatches, folds: Tensor, group: slice) -> Sums:
     """Sums of each station of a group over windows, of what the shared weights of the other parts leave over.
 
     A target that was not observed counts as one that needs no correction.
     """
-    sums: _Sums | None = None
+    sums: Sums | None = None
     for rows in batches.passed("fit of each station"):
         part, shared, x, y = rows.part, rows.pooled[:, group], rows.local[:, group].movedim(1, 0), rows.target[:, group]
         rest = y - (shared @ folds[part].to(shared.dtype)).unflatten(-1, y.shape[-2:])
         rest = torch.nan_to_num(rest).movedim(1, 0)
         if sums is None:
-            sums = _Sums.none((FOLDS, x.shape[0]), x.shape[-1], tuple(y.shape[2:]), x.dtype)
+            sums = Sums.none((FOLDS, x.shape[0]), x.shape[-1], tuple(y.shape[2:]), x.dtype)
         sums.xx[part] += x.mT @ x
         sums.xy[part] += (x.mT @ rest.flatten(-2)).unflatten(-1, y.shape[2:])
         sums.yy[part] += rest.square().sum(1)
@@ -147,7 +147,7 @@ def _local_sums(batches: GuideBatches, folds: Tensor, group: slice) -> _Sums:
     return sums
 
 
-def _of_all(sums: list[_Sums], strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+def _of_all(sums: list[Sums], strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
     """Weights of all variables ``[predictor, lead × channel]``, and those without each part."""
     found = [own.fitted(strengths) for own in sums]
     whole, folds = ([weights[n] for weights in found] for n in range(2))

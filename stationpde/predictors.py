@@ -77,6 +77,38 @@ class Predictors:
             found += [_product(torch.cat([now, field, view.around[..., 4:8, :].flatten(-2)], -1), there)]
         return torch.cat(found, dim=-1)
 
+    def origins(self, channels: int) -> list[frozenset[str]]:
+        """What each shared predictor is made of, in the order of `pooled`.
+
+        Names are ``station`` (its own history), ``field`` (the lifted field at the station), ``surroundings`` (the
+        field at a distance), ``tendency`` (a change of either field in time) and those of the groups.
+        """
+        own, field = [{"station"}] * channels, [{"field"}] * channels
+        around, day = {"field", "surroundings"}, [{"hour"}] * 4
+        regime = [{"field"}, {"field"}, around, around, {"field"}]  # wind, slope of pressure, dryness
+        made: list[set[str]] = [set(), *own * len(self._own), *field]
+        made += [{"field", "tendency"}] * (channels * len(_FIELD_CHANGES_H))
+        made += [around] * (PLACES * channels) + [around | {"tendency"}] * (2 * PLACES * channels)
+
+        def add(some: list[set[str]], others: list[set[str]], name: str) -> None:
+            made.extend(one | other | {name} for one in some for other in others)
+
+        if "hour" in self.groups:
+            add(own + field + own + own, day, "hour")
+            add([around] * (8 * channels) + own * 3, day[:2], "hour")
+        if "regime" in self.groups:
+            add(own + field + [around] * (2 * channels), regime, "regime")
+            add(own + field, [set()], "regime")
+        if "cloud" in self.groups:
+            mean = [{"station"}] * (1 + channels)
+            add(mean, [set()], "cloud")
+            add(mean, day, "cloud")
+            warmth = [one | other for one in ({"station"}, {"station"}, {"field"}) for other in regime]
+            add(warmth, day[:2], "cloud")
+        if "place" in self.groups:
+            add(own + field + [around] * (4 * channels), [set()] * 3, "place")
+        return [frozenset(names) for names in made]
+
     def local(
         self, own: Float[Tensor, "batch time station channel"], view: View, time: Int64[Tensor, " batch"]
     ) -> Float[Tensor, "batch station predictor"]:

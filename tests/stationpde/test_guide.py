@@ -6,7 +6,7 @@ import torch
 from small_network import learner, places, small_config, small_model, small_series, weather, windows
 
 from fields.windows import Split
-from stationpde.guide_fit import _Sums, fit_guide
+from stationpde.guide_fit import Sums, fit_guide
 from stationpde.guide_rows import FOLDS, sampled
 from stationpde.learner import ModelLearner
 from stationpde.model import StationPDEModel
@@ -15,7 +15,7 @@ from stationpde.model import StationPDEModel
 def sums_of(x, y):
     """Sums of rows ``[part, row, f]`` and targets ``[part, row, lead, channel]``."""
     xy = torch.einsum("prf,prlc->pflc", x, y)
-    return _Sums(x.mT @ x, xy, y.square().sum(1))
+    return Sums(x.mT @ x, xy, y.square().sum(1))
 
 
 def drawn(seed=0, parts=FOLDS, rows=60):

@@ -1,12 +1,14 @@
 """What stations see around them, and the terms that extend the equations."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small_network import places, small_config, small_model, windows
 
 from stationpde.extended_terms import TERMS, ExtendedTerms, tendencies_of
 from stationpde.predictors import GROUPS, Predictors
-from stationpde.surroundings import PLACES, Surroundings, steps_back
+from stationpde.surroundings import PLACES, Surroundings, View, steps_back
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,30 @@ def test_each_group_of_products_adds_predictors(model):
         assert torch.isfinite(found).all()
         counts.append(found.shape[-1])
     assert counts == sorted(set(counts))
+
+
+@pytest.mark.parametrize("groups", [(), GROUPS, ("cloud",), ("hour", "place")])
+def test_predictors_are_made_of_what_they_say(groups):
+    drawn = torch.Generator().manual_seed(4)
+    draw = lambda *shape: torch.randn(*shape, generator=drawn)
+    makes = Predictors(10800, 16, groups)
+    own, time, place = draw(1, 16, 3, 5), torch.tensor([1_672_563_600]), draw(3, 3)
+    view = View(draw(1, 16, 3, 5), draw(1, 3, 12, 5), draw(1, 3, 12, 5), draw(1, 3, 12, 5))
+    before, origins = makes.pooled(own, view, time, place), makes.origins(5)
+    assert before.shape[-1] == len(origins)
+
+    def moved(own=own, view=view, time=time, place=place):
+        return (makes.pooled(own, view, time, place) != before).any(dim=1)[0].tolist()
+
+    elsewhere = replace(view, around=draw(1, 3, 12, 5), change=draw(1, 3, 12, 5), drift=draw(1, 3, 12, 5))
+    assert moved(own=draw(1, 16, 3, 5)) == ["station" in names for names in origins]
+    assert moved(view=elsewhere) == ["surroundings" in names for names in origins]
+    assert moved(view=replace(elsewhere, centre=draw(1, 16, 3, 5))) == ["field" in names for names in origins]
+    assert moved(time=time + 4000) == ["hour" in names for names in origins]
+    assert moved(place=draw(3, 3)) == ["place" in names for names in origins]
+    later = replace(view, centre=torch.cat([draw(1, 15, 3, 5), view.centre[:, -1:]], 1),
+                    change=elsewhere.change, drift=elsewhere.drift)  # fmt: skip
+    assert moved(view=later) == ["tendency" in names for names in origins]
 
 
 def test_extended_terms_start_as_nothing():
