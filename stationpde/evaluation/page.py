@@ -11,7 +11,7 @@ __all__ = ["update_page"]
 
 _HEAD = """# Results
 
-What `stationpde benchmark` and `stationpde ablate` printed, word for word; each section names its command.
+What commands printed, word for word; each section names its own.
 """
 
 
