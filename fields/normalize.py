@@ -23,6 +23,9 @@ Array = np.ndarray[Any, Any]
 _STATION_BLOCK = 64
 # With fewer values a station's own spread is not trusted.
 _FEWEST = 30
+# A sensor with less of the network's median spread does not move: in its own scale it would be all of the weather on the
+# day when it is mended.
+_LEAST_OF_MEDIAN = 0.2
 # The least spread, in parts of the error of a good sensor; any real record has more.
 _PART_OF_NOISE = 0.1
 
@@ -43,7 +46,8 @@ def station_moments(
 ) -> tuple[Array, Array, Array]:
     """Mean, standard deviation and count, each ``[station, channel]``, of values ``[time, station, channel]``.
 
-    A station with fewer than ``fewest`` values takes the network's median spread, one without any its mean.
+    A station with fewer than ``fewest`` values takes the network's median spread, one without any its mean; none has
+    less than a fifth of that median.
     """
     shape = values.shape[1:]
     mean, square, count = (np.zeros(shape) for _ in range(3))
@@ -58,7 +62,8 @@ def station_moments(
     std, enough = np.sqrt(square), count >= fewest
     for c in range(shape[1]):
         if enough[:, c].any():
-            std[~enough[:, c], c] = np.median(std[enough[:, c], c])
+            usual = np.median(std[enough[:, c], c])
+            std[:, c] = np.where(enough[:, c], np.maximum(std[:, c], _LEAST_OF_MEDIAN * usual), usual)
         seen = count[:, c] > 0
         if seen.any():
             mean[~seen, c] = mean[seen, c].mean()

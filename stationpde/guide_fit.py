@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["POOLED_STRENGTHS", "Sums", "fit_guide", "pooled_sums"]
 
-# λ that are tried, as shares of the sums' diagonal: shared weights, and a station's own.
-POOLED_STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1)
-LOCAL_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+# λ that are tried, as shares of the sums' diagonal: shared weights, and a station's own. A long record takes small ones; the
+# largest are for a few stations over a few weeks.
+POOLED_STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
+LOCAL_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+# Less of the mean square of all predictors is none; the least at a real station that reports has twice as much.
+_LEAST_OF_USUAL = 1e-4
 # Stations whose sums are in memory at once.
 _GROUP = 256
 
@@ -57,9 +60,11 @@ class Sums:
         if without is not None:
             xx, xy = xx - self.xx[without], xy - self.xy[without]
         diagonal = xx.diagonal(dim1=-2, dim2=-1)
-        # A predictor that never moved gets a weight of nothing, not a singular system.
-        floor = diagonal.mean(-1, keepdim=True) * 1e-6 + 1e-12
-        factor, _ = torch.linalg.cholesky_ex(xx + torch.diag_embed(strength * diagonal + floor))
+        usual = diagonal.mean(-1, keepdim=True)
+        # A predictor that hardly moved gets next to no weight, or it would rule on the day when its sensor is mended;
+        # one that never did must not make a singular system.
+        penalty = strength * torch.maximum(diagonal, _LEAST_OF_USUAL * usual) + usual * 1e-6 + 1e-12
+        factor, _ = torch.linalg.cholesky_ex(xx + torch.diag_embed(penalty))
         return torch.cholesky_solve(xy.flatten(-2), factor).reshape(xy.shape)
 
     def errors(self, weights: Tensor, part: int) -> Tensor:

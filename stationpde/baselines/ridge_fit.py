@@ -19,8 +19,9 @@ __all__ = ["masked_ridge"]
 
 Array = np.ndarray[Any, Any]
 
-# Of an input that hardly changes: the matrix stays regular, and a constant is hardly penalised.
-_LEAST_VARIANCE = 1e-6
+# Of an input that hardly changes, in scales in which others have about 1: without it a sensor that was stuck in training
+# would get any weight at no cost, and would rule the forecast on the day when it moves again.
+_LEAST_VARIANCE = 1e-2
 
 
 def masked_ridge(inputs: Array, targets: Array, penalties: Array) -> Array:

@@ -233,6 +233,15 @@ def test_a_station_with_few_values_takes_the_usual_spread():
     assert count[1].max() == 0 and np.isfinite(mean).all() and np.isfinite(std).all()
 
 
+def test_a_stuck_sensor_is_scaled_by_a_fifth_of_the_usual_spread():
+    values = make_record(500, 7).values.copy()
+    values[:, 2, 0] = 0.0
+    _, std, _ = station_moments(values)
+    assert std[2, 0] == pytest.approx(0.2 * np.median(std[:, 0]))
+    others = np.delete(np.arange(7), 2)
+    np.testing.assert_allclose(std[others], np.nanstd(values[:, others].astype(np.float64), axis=0), rtol=1e-10)
+
+
 def test_a_constant_variable_has_a_floor_and_normalises_to_finite_values():
     series = make_record(300)
     values = series.values.copy()

@@ -47,13 +47,17 @@ def test_a_target_that_was_never_observed_gets_no_weight():
     np.testing.assert_allclose(found[0, :, 0], [1.0, 0.0, 0.0], atol=1e-6)
 
 
-def test_an_input_that_never_changes_is_hardly_penalised():
-    y = np.full((50, 1), 3.0)
-
-    found = masked_ridge(np.ones((50, 1)), y, np.full((1, 1), 1000.0))
-
-    # The penalty of a constant is 1000 times 1e-6 beside 50 rows.
-    assert found[0, 0, 0] == pytest.approx(3.0, rel=1e-4)
+def test_a_constant_is_hardly_penalised_and_a_stuck_input_gets_no_weight():
+    rng = np.random.default_rng(5)
+    free, target = rng.normal(size=(400, 1)), 3.0 + 0.1 * rng.normal(size=(400, 1))
+    one = np.ones((400, 1))
+    constant = masked_ridge(np.hstack([one, free]), target, np.array([[1000.0]]))[0]
+    # λ times the least variance against 400 rows: a fortieth.
+    assert constant[0, 0] == pytest.approx(3.0, rel=0.03)
+    # A millionth of a usual spread, yet in step with the target: it could explain all of it with a weight of a million.
+    stuck = 1e-6 * (target - 3.0)
+    found = masked_ridge(np.hstack([one, stuck]), target, np.array([[10.0]]))[0]
+    assert abs(found[1, 0]) < 1e-3
 
 
 def _noise(steps: int = 400, stations: int = 3) -> np.ndarray:
