@@ -23,8 +23,8 @@ Array = np.ndarray[Any, Any]
 _STATION_BLOCK = 64
 # With fewer values a station's own spread is not trusted.
 _FEWEST = 30
-# A sensor with less of the network's median spread does not move: in its own scale it would be all of the weather on the
-# day when it is mended.
+# A sensor with less of the network's median spread does not move: in its own scale it would be all of the weather on
+# the day when it is mended.
 _LEAST_OF_MEDIAN = 0.2
 # The least spread, in parts of the error of a good sensor; any real record has more.
 _PART_OF_NOISE = 0.1

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["POOLED_STRENGTHS", "Sums", "fit_guide", "pooled_sums"]
 
-# λ that are tried, as shares of the sums' diagonal: shared weights, and a station's own. A long record takes small ones; the
-# largest are for a few stations over a few weeks.
+# λ that are tried, as shares of the sums' diagonal: shared weights, and a station's own. A long record takes small
+# ones; the largest are for a few stations over a few weeks.
 POOLED_STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)
 LOCAL_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 # Less of the mean square of all predictors is none; the least at a real station that reports has twice as much.

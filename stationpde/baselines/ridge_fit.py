@@ -19,8 +19,8 @@ __all__ = ["masked_ridge"]
 
 Array = np.ndarray[Any, Any]
 
-# Of an input that hardly changes, in scales in which others have about 1: without it a sensor that was stuck in training
-# would get any weight at no cost, and would rule the forecast on the day when it moves again.
+# Of an input that hardly changes, in scales in which others have about 1: without it a sensor that was stuck in
+# training would get any weight at no cost, and would rule the forecast on the day when it moves again.
 _LEAST_VARIANCE = 1e-2
 
 

@@ -19,6 +19,7 @@ import torch
 
 from fields import atomic
 from stationpde.training.distributed import LocalWorld
+from stationpde.training.loop import CALIBRATION_SHARE
 from stationpde.training.seeding import seed_everything
 from stationpde.training.state import TrainingState
 
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from stationpde.training.session import Build
     from stationpde.training.source import WindowSource
 
-__all__ = ["BudgetSpent", "Ledger", "Pace", "has_flattened", "steps_that_fit"]
+__all__ = ["BudgetSpent", "Ledger", "Pace", "has_flattened", "steps_that_fit", "validation_windows_that_fit"]
 
 _TIMED_STEPS = 4
 _WRITE_SECONDS = 5.0
 # A busy machine slows caches as well as clocks: what was planned for the cap may take so much of it and no more.
 _SLACK = 1.25
+# Of the time that is left for training, what one validation may take.
+_VALIDATION_SHARE = 1 / 3
 # A curve is flat when the last quarter of its epochs gained less than this share of the score.
 _FLAT = 0.005
 
@@ -116,6 +119,8 @@ class Pace:
             windows = [_cpu(lambda: state.learner.predict(source.batch(starts))) for _ in range(2)]
         # The first of each builds kernels and fills caches.
         step, window = sum(took[1:]) / len(took[1:]), windows[-1] / len(starts)
+        if hasattr(learner, "calibrate"):
+            window *= 1.0 + CALIBRATION_SHARE
         many = len(source.part("val", config.train.validate_windows))
         return cls(step, window, state.plan.end_of(0), many)
 
@@ -130,6 +135,11 @@ class Pace:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_file(path, json.dumps(asdict(made)).encode())
         return made
+
+
+def validation_windows_that_fit(pace: Pace, seconds: float) -> int:
+    """All validation windows, or as many as take a third of the time: long forecasts take longer than steps."""
+    return max(1, min(pace.validation_windows, int(_VALIDATION_SHARE * seconds / pace.window)))
 
 
 def steps_that_fit(pace: Pace, seconds: float, validation_windows: int | None = None) -> int:

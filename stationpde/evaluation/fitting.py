@@ -15,7 +15,14 @@ from threadpoolctl import threadpool_limits
 
 from fields import atomic
 from stationpde.errors import ResourceError
-from stationpde.evaluation.budget import BudgetSpent, Ledger, Pace, has_flattened, steps_that_fit
+from stationpde.evaluation.budget import (
+    BudgetSpent,
+    Ledger,
+    Pace,
+    has_flattened,
+    steps_that_fit,
+    validation_windows_that_fit,
+)
 from stationpde.evaluation.contestants import Contestant, Task, contestant
 from stationpde.evaluation.preparations import Preparations
 from stationpde.training import checkpoint_files
@@ -120,10 +127,12 @@ class Workshop:
                 pace = Pace.kept(run / ".pace.json", lambda: Pace.measured(config, source, build))
             prepared = self._prepared(config, source, run, build, ledger, cap)
             cap = max(1.0, cap - sum(ledger.spent.get(what, 0.0) for what in ("search", "pace", "prepare")))
-            planned = atomic.read_json(run / ".plan.json") or {"steps": steps_that_fit(pace, cap)}
+            planned = atomic.read_json(run / ".plan.json") or _planned(pace, cap)
             _write(run / ".plan.json", planned)
             most = planned["steps"] if config.train.max_steps is None else min(planned["steps"], config.train.max_steps)
             config = config.with_overrides([f"train.max_steps={most}"])
+            if planned.get("windows", pace.validation_windows) < pace.validation_windows:
+                config = config.with_overrides([f"train.validate_windows={planned['windows']}"])
         result = self._train(config, source, run, prepared, ledger, cap)
         learner = build(config, source)
         take_weights(learner.module, load_weights(RunDirectory(run).checkpoint("best")), run)
@@ -256,6 +265,11 @@ class _Trial:
             return _WORST
         found = (RunDirectory(folder).best() or {}).get("score")
         return _WORST if found is None else float(found)
+
+
+def _planned(pace: Pace, seconds: float) -> dict[str, int]:
+    windows = validation_windows_that_fit(pace, seconds)
+    return {"steps": steps_that_fit(pace, seconds, windows), "windows": windows}
 
 
 def _too_short(cap: float | None, run: Path) -> ResourceError:

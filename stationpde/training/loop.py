@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from stationpde.training.state import TrainingState
     from stationpde.training.tensorboard import Board
 
-__all__ = ["Trainer"]
+__all__ = ["CALIBRATION_SHARE", "Trainer"]
 
 log = logging.getLogger(__name__)
 
 # Two of five windows of validation: no multiple of five is a day, so that all hours of issue are among them.
 _CALIBRATION_STRIDE, _CALIBRATION_PHASES = 5, (0, 2)
+CALIBRATION_SHARE = len(_CALIBRATION_PHASES) / _CALIBRATION_STRIDE
 # In the order of the flags that ranks exchange.
 _REASONS = ("SIGINT", "SIGTERM", "SIGUSR1", "time", "orphaned")
 

@@ -6,12 +6,22 @@ import json
 import time
 
 import pytest
+from training_learner import LinearLearner, small_config, small_series
 
+from stationpde.baselines.registry import Baseline, baselines
 from stationpde.config import Config
 from stationpde.errors import ResourceError
-from stationpde.evaluation.budget import BudgetSpent, Ledger, Pace, has_flattened, steps_that_fit
-from stationpde.evaluation.contestants import contestant
-from stationpde.evaluation.fitting import _Trial
+from stationpde.evaluation.budget import (
+    BudgetSpent,
+    Ledger,
+    Pace,
+    has_flattened,
+    steps_that_fit,
+    validation_windows_that_fit,
+)
+from stationpde.evaluation.contestants import Task, contestant
+from stationpde.evaluation.fitting import Workshop, _Trial
+from stationpde.training.source import WindowSource
 
 
 def work(seconds: float) -> None:
@@ -51,6 +61,33 @@ def test_planned_steps_and_validations_take_the_time_that_there_is():
     # an epoch takes 5 s of steps and 1 s of validation; one validation is kept for the end
     assert steps_that_fit(pace, 61.0) == 100
     assert steps_that_fit(pace, 0.1) == 1
+
+
+def test_validation_takes_all_windows_or_as_many_as_a_third_of_the_time_allows():
+    pace = Pace(step=4.0, window=0.5, steps_per_epoch=400, validation_windows=1600)
+    assert validation_windows_that_fit(pace, 600.0) == 400
+    assert validation_windows_that_fit(pace, 9000.0) == 1600
+    assert validation_windows_that_fit(pace, 0.1) == 1
+    # Two thirds of the time are left for steps, of which each carries its part of the next validation.
+    assert steps_that_fit(pace, 600.0, 400) == int(400 / (4.0 + 200 / 400))
+
+
+def test_a_cell_whose_validation_would_not_fit_is_validated_on_fewer_windows(tmp_path, monkeypatch):
+    series, config = small_series(), small_config("train.patience=none")
+    source = WindowSource.of(series, config)
+    many = len(source.part("val"))
+    monkeypatch.setattr(Pace, "kept", lambda *_: Pace(0.01, 30.0 / many, 10, many))
+    made = Baseline("linear", "Linear", "", "trained", lambda config, source: LinearLearner(source.series))
+    baselines.add("linear", made, owner="test")
+    try:
+        shop = Workshop(tmp_path, configure=lambda model, task: config)
+        task = Task("w2k-like", 24, "linear", 0, cap=48.0)
+        shop.fitted(task, source)
+        plan = json.loads((shop.run_of(task, source) / ".plan.json").read_text())
+        used = Config.read(shop.run_of(task, source) / "config.toml").train.validate_windows
+    finally:
+        baselines.remove("linear")
+    assert plan["windows"] == used == many // 2
 
 
 @pytest.mark.parametrize("code", ["SPDE-B011", "SPDE-T070"])
