@@ -44,9 +44,11 @@ def with_results(text: str, block: str) -> str:
 
 def _by_record(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
     """Only what was scored on the same windows and stations stands in one table; all stations come first."""
-    groups: dict[tuple[int, str, str], list[Cell]] = {}
+    groups: dict[tuple[int, int, str, str], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.task.leave_out, cell.task.protocol, cell.about["data"]["fingerprint"]), []).append(cell)
+        task, data = cell.task, cell.about["data"]
+        key = (task.leave_out, -data["step_seconds"], task.protocol, data["fingerprint"])
+        groups.setdefault(key, []).append(cell)
     yield from (groups[key] for key in sorted(groups))
 
 
@@ -67,14 +69,15 @@ def _horizon(cells: Sequence[Cell], hours: int) -> HorizonResults:
 def _caption(horizons: Sequence[HorizonResults]) -> str:
     ours = horizons[0].cells[OURS]
     data, task = ours[0].about["data"], ours[0].task
-    hours = " and ".join(f"{found.hours} h" for found in horizons)
+    hours = ", ".join(f"{found.hours} h" for found in horizons)
+    step = "hourly" if data["step_seconds"] == 3600 else f"every {data['step_seconds'] / 3600:g} h"
     seeds = f"ours the mean of {len(ours)} seeds" if len(ours) > 1 else "one seed"
     peers = max(len(found.cells) for found in horizons) - 1
     cap = "" if task.cap is None else f", {task.cap / 60:g} CPU-minutes for each learned model"
     of = f"{data['stations']} stations"
     of = f"the {of} of" if "kept" not in data else f"{of} that were left out of training, {data['kept']} kept, of"
     return (
-        f"MSE {hours} ahead at {of} `{data['name'].partition('/')[0]}`, "
+        f"MSE {hours} ahead, {step}, at {of} `{data['name'].partition('/')[0]}`, "
         f"{data['windows']['test']:,} test windows from {data['split']['test'][0][:10]} on; {peers} other models, "
         f"{seeds}{cap}:"
     )
