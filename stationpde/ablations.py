@@ -22,6 +22,7 @@ _NAMES = {
     "no_pde": "without the PDE branch",
     "no_data": "without the data branch",
     "no_station_head": "without the station head",
+    "no_guide": "without the guide",
     "no_obs_loss": "without the observed loss",
     "no_diffusion": "without diffusion",
     "no_closure": "without the closure",
