@@ -173,13 +173,19 @@ def _remarks(results: Results) -> list[str]:
                     f"{_title(results, model)} against {against} at {found.hours} h: {gains}; "
                     f"mean {100 * about['mean']:+.2f} %."
                 )
-    made += [f"Not run: {name} ({why})." for name, why in results.skipped.items()]
+    made += [f"Not run: {name}{_missing(results, name)} ({why})." for name, why in results.skipped.items()]
     made += [f"Failed: {name} ({why})." for name, why in results.failed.items()]
     if results.stale:
         made.append(f"From other settings than the present ones: {', '.join(results.stale)}.")
     if results.unfinished:
         made.append(f"{results.unfinished} cells are not finished; the same command goes on.")
     return made
+
+
+def _missing(results: Results, model: str) -> str:
+    """The horizons without cells of a model that has some."""
+    gone = [f"{found.hours} h" for found in results.horizons if model not in found.cells]
+    return f" at {', '.join(gone)}" if len(gone) < len(results.horizons) else ""
 
 
 def _title(results: Results, model: str) -> str:

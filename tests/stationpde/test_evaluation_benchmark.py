@@ -165,6 +165,14 @@ def test_a_finished_cell_counts_where_the_package_of_its_model_is_not_installed(
     assert results.to_dict()["pooled"] == before.to_dict()["pooled"] and bench.skipped == {}
 
 
+def test_a_model_that_could_not_run_at_one_horizon_is_named_with_it(finished):
+    _, results = finished
+    first = results.horizons[0]
+    less = replace(first, hours=48, cells={name: own for name, own in first.cells.items() if name != "dlinear"})
+    text = markdown(replace(results, horizons=(first, less), skipped={"dlinear": "why", "other": "because"}))
+    assert "Not run: dlinear at 48 h (why)." in text and "Not run: other (because)." in text
+
+
 def test_an_ablation_says_what_a_part_is_worth(tmp_path):
     plan = plan_of(tmp_path, *ablation_models(("no_pde",)))
     found = Ablation(run_benchmark(plan, small_series())[0])
