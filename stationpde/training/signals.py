@@ -19,7 +19,8 @@ _GENTLE = ("SIGTERM", "SIGUSR1")
 class StopRequest:
     """A context that listens for reasons to stop; a second Ctrl-C ends the process at once.
 
-    SIGUSR1 counts as SIGTERM: batch systems send it ahead of the end of a job.
+    SIGUSR1 counts as SIGTERM: batch systems send it ahead of the end of a job. Contexts may be nested: what a wider one
+    has been told is known within.
 
     Parameters
     ----------
@@ -43,6 +44,10 @@ class StopRequest:
                 number = getattr(signal, name)
                 self._before[number] = signal.signal(number, self._gently)
             self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupted)
+            # What came while a wider context listened, before this one, holds here too.
+            wider = getattr(self._before[signal.SIGTERM], "__self__", None)
+            if isinstance(wider, StopRequest):
+                self._reason = wider._reason
         return self
 
     def __exit__(

@@ -10,7 +10,7 @@ import pytest
 from training_learner import build_linear, small_config, small_series
 from training_processes import wait_until
 
-from stationpde.errors import ResourceError
+from stationpde.errors import Interrupted, ResourceError
 from stationpde.training import checkpoint_files
 from stationpde.training.metrics_log import read_metrics
 from stationpde.training.resources import process_faults
@@ -100,6 +100,17 @@ def test_handlers_are_put_back():
 
 
 # ---- the machine -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+def test_what_came_before_training_began_ends_it_as_well(name, tmp_path):
+    """A benchmark listens from its first cell on; a signal between two cells must not wait for a whole training."""
+    with StopRequest() as wider:
+        os.kill(os.getpid(), getattr(signal, name))
+        with pytest.raises(Interrupted) as caught:
+            train(small_config(), small_series(), tmp_path / "run", build=build_linear)
+        assert wider.reason == name
+    assert caught.value.exit_code == (130 if name == "SIGINT" else 75)
 
 
 def test_a_disk_that_fills_up_keeps_the_old_checkpoint_and_says_how_much_is_needed(processes, tmp_path, undisturbed):
