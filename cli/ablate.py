@@ -52,12 +52,13 @@ def ablate(
         cap=None if cap == "none" else span_seconds(cap, "--cap"),
         max_seconds=None if max_time is None else span_seconds(max_time, "--max-time"),
     )  # fmt: skip
-    found = Ablation(measured(plan), kind)
+    found = Ablation(measured(plan), kind, plan.overrides)
     written = _written(found, plan.out)
     if page is not None:
         from stationpde.evaluation.page import update_page
 
-        update_page(page, f"parts of {kind}, {protocol} {plan.data_name}", found.markdown())
+        label = " with ".join([kind, *([", ".join(plan.overrides)] if plan.overrides else [])])
+        update_page(page, f"parts of {label}, {protocol} {plan.data_name}", found.markdown())
     for path in written.values():
         console.text(path)
     console.result({**found.to_dict(), "files": written})

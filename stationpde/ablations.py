@@ -36,10 +36,11 @@ def ablation_models(parts: Sequence[str] = PARTS, variant: str = "default") -> t
 
 @dataclass(frozen=True, eq=False)
 class Ablation:
-    """A benchmark of the model and of itself without parts."""
+    """A benchmark of the model and of itself without parts; ``overrides`` are keys that were changed for all."""
 
     results: Results
     variant: str = "default"
+    overrides: tuple[str, ...] = ()
 
     @property
     def horizon(self) -> HorizonResults:
@@ -94,7 +95,9 @@ class Ablation:
             "Relative increase of the MSE without each part; *n.s.*: not significant at 5 % by a block bootstrap over "
             "weeks of issue days and by Diebold and Mariano."
         )
-        parts = [f"## Without parts: {self.results.protocol}, {found.hours} h", provenance(self.results)]
+        changed = f", with {', '.join(f'`{pair}`' for pair in self.overrides)}" if self.overrides else ""
+        title = f"## Without parts: {self.results.protocol}, {found.hours} h{changed}"
+        parts = [title, provenance(self.results)]
         parts += [grid(head, rows), note, grid(["part", *found.variables], worth)]
         return "\n\n".join(parts) + "\n"
 

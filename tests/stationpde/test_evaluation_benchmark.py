@@ -179,7 +179,8 @@ def test_an_ablation_says_what_a_part_is_worth(tmp_path):
     pooled = found.results.to_dict()["pooled"]
     expected = pooled["default-no_pde"]["t"]["mse"] / pooled["default"]["t"]["mse"] - 1
     assert found.figure_data()["no_pde"]["t"] == pytest.approx(expected)
-    assert "without the PDE branch" in found.markdown()
+    assert "without the PDE branch" in found.markdown() and ", with" not in found.markdown()
+    assert "24 h, with `model.guide=none`\n" in replace(found, overrides=("model.guide=none",)).markdown()
     assert not contestant("default-no_pde").config(plan.tasks()[1]).model.pde_branch
 
 
