@@ -102,13 +102,11 @@ def fitted(sums: list[Sums], origins: list[frozenset[str]], gone: tuple[str, ...
     weights, blocks = [], {}
     for name, own in zip(STATE_VARIABLES, sums, strict=True):
         part = Sums(own.xx[:, kept][:, :, kept], own.xy[:, kept], own.yy)
-        errors = {}
-        for strength in POOLED_STRENGTHS:
-            errors[strength] = sum(float(part.errors(part.solve(strength, b), b)) for b in range(FOLDS))
-        best = min(errors, key=lambda strength: errors[strength])
-        blocks[name] = errors[best] / float(own.yy.sum())
+        found, folds = part.fitted(POOLED_STRENGTHS)
+        each = folds.unflatten(-1, own.yy.shape[1:])
+        blocks[name] = sum(float(part.errors(each[b], b)) for b in range(FOLDS)) / float(own.yy.sum())
         full = torch.zeros(own.xy.shape[1:], dtype=own.xy.dtype)
-        full[kept] = part.solve(best)
+        full[kept] = found.unflatten(-1, own.yy.shape[1:])
         weights.append(full)
     return Fit(torch.cat(weights, dim=-1).float(), blocks)
 
