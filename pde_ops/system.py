@@ -73,6 +73,11 @@ class PDESystem:
         """Learnable positives in order of appearance."""
         return tuple(s for s in self._symbols() if isinstance(s, Positive))
 
+    @property
+    def term_names(self) -> frozenset[str]:
+        """Everything by which `without` may call a term: operators, their families, closures and coefficients."""
+        return frozenset(t for right in self.equations.values() for term in _terms(right) for t in _names(term))
+
     def calls(self) -> Iterator[Call]:
         """Every operator call in the system."""
         for right in self.equations.values():
@@ -97,7 +102,7 @@ class PDESystem:
         ----------
         targets : names of operators, operator families (``"advection"`` takes every scheme), closures or coefficients
         """
-        known = {t for right in self.equations.values() for term in _terms(right) for t in _names(term)}
+        known = self.term_names
         for target in targets:
             if target not in known:
                 raise UnknownNameError(

@@ -6,14 +6,19 @@ operator, several joined by ``+``).
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from stationpde.baselines.registry import Baseline, baseline, names
-from stationpde.config import VARIANTS, Config
+from stationpde.config import ABLATIONS, VARIANTS, Config
+from stationpde.errors import UsageError
 from stationpde.evaluation.protocols import protocol
 
 if TYPE_CHECKING:
@@ -142,10 +147,31 @@ def contestant(name: str) -> Contestant:
     variant, _, without = name.partition("-")
     if variant in OURS:
         parts = tuple(filter(None, without.split("+")))
+        _require_parts(variant, parts)
         title = _TITLES[variant] + "".join(f", {part.replace('_', ' ')}" for part in parts)
         return Contestant(name, title, None, variant, parts)
     found = baseline(name)
     return Contestant(name, found.title, found)
+
+
+@cache
+def _require_parts(variant: str, parts: tuple[str, ...]) -> None:
+    """Refuse, before anything is trained, what neither the model nor its equations have."""
+    from pde_ops import Grid2D
+    from stationpde.pde_branch import system_of
+
+    if set(parts) <= set(ABLATIONS):
+        return
+    grid = Grid2D.from_latlon(np.linspace(0.0, 3.0, 4), np.linspace(0.0, 3.0, 4))  # any: terms do not depend on it
+    terms = sorted(system_of(Config.preset("weather2k", variant), grid).term_names)
+    for part in parts:
+        if part not in (*ABLATIONS, *terms):
+            near = difflib.get_close_matches(part, [*ABLATIONS, *terms], n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise UsageError(
+                f"'{variant}' has no part '{part}'", code="SPDE-B006",
+                do=f"{hint}parts: {', '.join(ABLATIONS)}; terms of its equations: {', '.join(terms)}",
+            )  # fmt: skip
 
 
 def known_models() -> list[str]:

@@ -91,6 +91,17 @@ def test_cells_in_other_processes_have_the_same_numbers(network, tmp_path, stati
     assert code == 0 and json.loads(together)["pooled"] == json.loads(alone)["pooled"]
 
 
+def test_a_part_that_is_not_there_is_refused_before_anything_is_read(tmp_path, stationpde):
+    code, _, said = stationpde("ablate", "nowhere.zarr", "--parts", "no_pde,no_diffusoin", "-o", tmp_path / "out")
+    assert code == 2 and "did you mean 'no_diffusion'?" in said and "condensation" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_term_of_the_equations_is_a_part(tmp_path, stationpde):
+    code, _, said = stationpde("ablate", "nowhere.zarr", "--parts", "coriolis,r_m", "-o", tmp_path / "out")
+    assert code == 2 and "SPDE-D156" in said  # its names were taken, and the record is missed
+
+
 @pytest.mark.slow
 def test_ablate_writes_table_numbers_and_figure(network, tmp_path, stationpde):
     line = words("ablate", network, "--parts", "no_pde", "--seeds", "0", "--cap", "none", "-o", tmp_path, "--json")
