@@ -29,7 +29,6 @@ from stationpde.evaluation.tables import LONG_NAMES, grid
 from stationpde.guide_fit import POOLED_STRENGTHS, Sums, pooled_sums
 from stationpde.guide_rows import FOLDS, GuideBatches
 from stationpde.model import StationPDEModel
-from stationpde.state import to_observed
 from stationpde.statistics import StateStatistics
 from stationpde.training.source import WindowSource
 
@@ -113,7 +112,7 @@ def fitted(sums: list[Sums], origins: list[frozenset[str]], gone: tuple[str, ...
 
 def scored(model: StationPDEModel, source: WindowSource, weights: dict[str, Tensor]) -> dict[str, ErrorStatistics]:
     """Errors of every set of weights on the test windows, in one pass."""
-    data, sites = model.config.data, model.sites
+    data = model.config.data
     starts = windows_to_score(source)
     issue = source.batch(starts[[0, -1]]).issue_time // _DAY
     days = (int(issue[0]), int(issue[1]))
@@ -121,12 +120,11 @@ def scored(model: StationPDEModel, source: WindowSource, weights: dict[str, Tens
     found = {n: ErrorAccumulator(ids, data.scored, data.horizon, data.step_seconds, days) for n in weights}
     for first in range(0, len(starts), 32):
         batch = source.batch(starts[first : first + 32])
-        pooled, _ = model.predictors_of(batch.history, batch.issue_time)
-        valid = batch.issue_time[:, None] + data.step_seconds * torch.arange(1, data.horizon + 1)
-        usual = to_observed(sites.base(valid), model.config.model.saturation)
+        given = model.predictors_of(batch.history, batch.issue_time)
+        usual = model.usual(batch.issue_time, data.horizon, given.level)
         for name, own in weights.items():
-            guess = torch.einsum("bnf,flc->blnc", pooled, own)
-            found[name].add(usual + guess * sites.observed_scale, batch)
+            guess = torch.einsum("bnf,flc->blnc", given.pooled, own)
+            found[name].add(usual + guess * model.sites.observed_scale, batch)
     return {name: own.statistics() for name, own in found.items()}
 
 

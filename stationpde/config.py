@@ -49,6 +49,7 @@ ABLATIONS: Mapping[str, dict[str, Any]] = {
     "no_obs_loss": {"loss": {"observed": 0.0}},
     "no_diffusion": {"pde": {"without": ["laplacian"]}},
     "no_closure": {"model": {"closure": False}},
+    "no_last_day": {"model": {"guide_reference": "climatology"}},
 }
 
 

@@ -153,6 +153,9 @@ class ModelSection(Section):
     """First guesses of departures, fitted on the training split before the first step."""
     guide_groups: tuple[Literal["hour", "regime", "cloud", "place"], ...] = ("hour", "regime", "cloud", "place")
     """Products of predictors that the guide is fitted on, beside history and surroundings."""
+    guide_reference: Literal["auto", "climatology", "last_day"] = "auto"
+    """What guesses of pressure, temperature and humidity depart from: the climatology, or the level of the last day.
+    ``auto`` takes the last day where training is shorter than a year and has not met every season."""
     guide_networks: Annotated[int, Field(ge=0)] = 3
     """Perceptrons whose mean is the guide's second guess, beside the linear one; 0 for none."""
     guide_hidden: Count = 384

@@ -14,7 +14,6 @@ from torch import Tensor
 from fields.series import StationSeries
 from fields.torch_data import WindowDataset
 from fields.windows import Split, Windows, WindowSpec
-from stationpde.state import to_observed
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int64
@@ -75,20 +74,15 @@ class GuideBatches:
             if hidden > 0.0:
                 shown = torch.rand(history.shape[0], history.shape[2]) >= hidden
                 history = torch.where(shown[:, None, :, None], history, torch.nan)
-            pooled, local = self.model.predictors_of(history, batch.issue_time)
-            target = self._targets(batch.future, batch.issue_time)
-            yield Rows(part, number, batch.issue_time, pooled, local, target, shown)
+            given = self.model.predictors_of(history, batch.issue_time)
+            # Observed variables are guessed: a mean of relative humidity is not that of q at a mean of temperature.
+            usual = self.model.usual(batch.issue_time, batch.future.shape[1], given.level)
+            target = ((batch.future - usual) / self.model.sites.observed_scale).movedim(1, 2)
+            yield Rows(part, number, batch.issue_time, given.pooled, given.local, target, shown)
 
     def some(self, number: int) -> slice:
         """The stations of a batch that count where all stations share."""
         return slice(number % self.every, None, self.every)
-
-    def _targets(self, future: Tensor, issue_time: Tensor) -> Tensor:
-        sites, step = self.model.sites, self.model.config.data.step_seconds
-        valid = issue_time[:, None] + step * torch.arange(1, future.shape[1] + 1)
-        # Observed variables are guessed: a mean of relative humidity is not that of q at a mean of temperature.
-        usual = to_observed(sites.base(valid), self.model.config.model.saturation)
-        return ((future - usual) / sites.observed_scale).movedim(1, 2)
 
 
 def sampled(starts: Array, steps_of_day: int) -> Array:

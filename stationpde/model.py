@@ -26,8 +26,9 @@ from stationpde.encoder import HistoryEncoder
 from stationpde.extended_terms import tendencies_of
 from stationpde.guide import Guide
 from stationpde.guide_network import GuideNetwork
+from stationpde.last_day import LastDay
 from stationpde.pde_branch import PDEBranch, has_base
-from stationpde.predictors import Predictors
+from stationpde.predictors import Given, Predictors
 from stationpde.router import Router
 from stationpde.state import OBSERVED, STATE, to_observed, to_state
 from stationpde.station_head import Anchor, StationHead
@@ -126,6 +127,7 @@ class StationPDEModel(nn.Module):
         if model.readout == "anchored":
             self.anchor = Anchor(data.horizon, C, 86400 // data.step_seconds, data.history)
         self.predictors = Predictors(data.step_seconds, data.history, model.guide_groups)
+        self.last_day = LastDay.of(config, statistics.days)
         self.guide = self._guide() if config.is_guided else None
         self.head: StationHead | None = None
         self.embedding: nn.Parameter | None = None
@@ -146,13 +148,14 @@ class StationPDEModel(nn.Module):
     def _guide(self) -> Guide:
         data, sites = self.config.data, self.sites
         example = torch.zeros(1, data.history, len(sites.stations), len(OBSERVED))
-        pooled, local = self.predictors_of(example, torch.zeros(1, dtype=torch.long))
+        given = self.predictors_of(example, torch.zeros(1, dtype=torch.long))
         model, stations = self.config.model, len(sites.stations)
         network = None
         if model.guide_networks:
             seen = self.predictors.plain_count(C)
             network = GuideNetwork(seen, stations, data.horizon * C, model.guide_hidden, model.guide_networks)
-        return Guide(pooled.shape[-1], local.shape[-1], stations, data.horizon, C, model.guide_share, network)
+        predictors, own = given.pooled.shape[-1], given.local.shape[-1]
+        return Guide(predictors, own, stations, data.horizon, C, model.guide_share, network)
 
     @classmethod
     def build(cls, config: Config, statistics: StateStatistics, elevation: Elevation | None = None) -> StationPDEModel:
@@ -246,39 +249,57 @@ class StationPDEModel(nn.Module):
         if self.guide is not None and not self.training:
             assert view is not None
             given, place = self._predictors(own, view, issue_time), self.sites.features.fixed[:, :3]
-            guided = self._guided(self.guide(*given, issue_time, place, self.sites.number, shown), issue_time)
+            guessed = self.guide(given.pooled, given.local, issue_time, place, self.sites.number, shown)
+            guided = self._guided(guessed, given.level, issue_time)
         remembers = self.pde_branch is not None and self.pde_branch.extended is not None
         tendencies = tendencies_of(scaled, self.config.data.step_seconds) if remembers else None
         return Analysis(field, departures, memory, guided, tendencies)
 
     def _lifted(self, history: Tensor, issue_time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Departures of the stations from their base state, the scaled fields of them, and their coverage."""
-        steps = torch.arange(1 - history.shape[1], 1, device=history.device)
-        times = issue_time[:, None] + steps * self.config.data.step_seconds
+        times = self._times(issue_time, history.shape[1])
         own = to_state(history, self.sites.pressure, self.config.model.saturation) - self.sites.base(times)
         lifted, share = self.sites.lifted(history, own)
         if self.sites.detrends and self.base is not None:
             lifted = lifted - self.base(times).movedim(-1, -2).reshape(lifted.shape)
         return own, torch.nan_to_num(self.scaling(lifted), nan=0.0), share
 
-    def predictors_of(self, history: Tensor, issue_time: Tensor) -> tuple[Tensor, Tensor]:
+    def _times(self, issue_time: Tensor, steps: int) -> Int64[Tensor, "batch time"]:
+        """Times of a history that ends with the issue time."""
+        back = torch.arange(1 - steps, 1, device=issue_time.device)
+        return issue_time[:, None] + back * self.config.data.step_seconds
+
+    def predictors_of(self, history: Tensor, issue_time: Tensor) -> Given:
         """Predictors of the guide, shared and a station's own, of observed histories."""
         own, scaled, _ = self._lifted(history, issue_time)
         assert self.sites.surroundings is not None
         return self._predictors(own, self.sites.surroundings(scaled, self.sites.read(scaled)), issue_time)
 
-    def _predictors(self, own: Tensor, view: View, issue_time: Tensor) -> tuple[Tensor, Tensor]:
+    def _predictors(self, own: Tensor, view: View, issue_time: Tensor) -> Given:
         """Where a station is silent the field speaks for it."""
         scaled = (own - self.scaling.centre.flatten()) / self.sites.scale
         filled = torch.where(torch.isfinite(scaled), scaled, view.centre)
+        level = None
+        if self.last_day is not None:
+            base = self.sites.base(self._times(issue_time, own.shape[1]))
+            level = self.last_day.level(filled * self.sites.scale, base, self.config.model.saturation)
+            filled, view = self.last_day.taken_off(filled, view)
         pooled = self.predictors.pooled(filled, view, issue_time, self.sites.features.fixed[:, :3])
-        return pooled, self.predictors.local(filled, view, issue_time)
+        return Given(pooled, self.predictors.local(filled, view, issue_time), level)
 
-    def _guided(self, guessed: Tensor, issue_time: Tensor) -> Float[Tensor, "guess batch lead station channel"]:
+    def usual(
+        self, issue_time: Tensor, leads: int, level: Tensor | None
+    ) -> Float[Tensor, "batch lead station channel"]:
+        """Observed variables that guesses depart from, SI: the climatology, and the level of the last day if asked."""
+        ahead = torch.arange(1, leads + 1, device=issue_time.device) * self.config.data.step_seconds
+        found = to_observed(self.sites.base(issue_time[:, None] + ahead), self.config.model.saturation)
+        return found if level is None else found + level[:, None]
+
+    def _guided(
+        self, guessed: Tensor, level: Tensor | None, issue_time: Tensor
+    ) -> Float[Tensor, "guess batch lead station channel"]:
         """The guide's guesses of observed variables, SI."""
-        leads = torch.arange(1, guessed.shape[2] + 1, device=guessed.device)
-        base = self.sites.base(issue_time[:, None] + leads * self.config.data.step_seconds)
-        return to_observed(base, self.config.model.saturation) + guessed * self.sites.observed_scale
+        return self.usual(issue_time, guessed.shape[2], level) + guessed * self.sites.observed_scale
 
     def _unscaled(self, scaled: Float[Tensor, "*batch channel"]) -> Float[Tensor, "*batch channel"]:
         return scaled * self.scaling.scale.flatten() + self.scaling.centre.flatten()

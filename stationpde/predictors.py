@@ -8,6 +8,7 @@ day (heating), by regime (wind, pressure gradient as the wind aloft, dryness as 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +20,7 @@ from stationpde.surroundings import PLACES, View, steps_back
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
 
-__all__ = ["GROUPS", "Predictors", "day_waves"]
+__all__ = ["GROUPS", "Given", "Predictors", "day_waves"]
 
 GROUPS = ("hour", "regime", "cloud", "place")
 # A regime far out of the range it was fitted on must not run away with a product.
@@ -27,6 +28,15 @@ _LARGEST = 4.0
 _OWN_STEPS = 16
 _FIELD_CHANGES_H = (3, 6, 12, 24)
 _P, _THETA, _Q = 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """Predictors of windows, and the level that guesses start from: observed departures of the last day, SI."""
+
+    pooled: Float[Tensor, "batch station predictor"]
+    local: Float[Tensor, "batch station own"]
+    level: Float[Tensor, "batch station channel"] | None = None
 
 
 class Predictors:

@@ -45,6 +45,7 @@ class StateStatistics:
     mean, std : ``[channel]`` of the state itself
     anomaly_std, change_std : ``[channel]`` of departures from the climatology, and of the change over one step
     station_std : ``[station, channel]`` of departures from the climatology
+    days : length of the training period
     """
 
     stations: Stations
@@ -55,6 +56,7 @@ class StateStatistics:
     anomaly_std: Array
     change_std: Array
     station_std: Array
+    days: float
 
     @classmethod
     def of(cls, series: StationSeries, split: Split, config: Config) -> StateStatistics:
@@ -71,7 +73,8 @@ class StateStatistics:
             state[piece] -= climatology.at(time[piece])
         _, anomaly_std = channel_moments(state, _FLOORS)
         _, station_std, _ = station_moments(state, _FLOORS)
-        return cls(series.stations, climatology, pressure, mean, std, anomaly_std, change, station_std)
+        days = float(time[-1] - time[0]) / 86400.0
+        return cls(series.stations, climatology, pressure, mean, std, anomaly_std, change, station_std, days)
 
     def at(self, stations: Stations) -> tuple[StateStatistics, Array]:
         """The same for other stations, and which training station each one is (-1: none)."""
@@ -140,7 +143,7 @@ class StateStatistics:
             "lat": self.stations.lat, "lon": self.stations.lon, "alt": self.stations.alt,
             "table": self.climatology.table, "waves": self.climatology.waves,
             "pressure": self.pressure, "mean": self.mean, "std": self.std, "anomaly_std": self.anomaly_std,
-            "change_std": self.change_std, "station_std": self.station_std,
+            "change_std": self.change_std, "station_std": self.station_std, "days": np.array([self.days]),
             "slots": np.array([
                 self.climatology.slot_seconds, self.climatology.origin, self.climatology.annual,
                 int(self.climatology.daily),
@@ -162,6 +165,7 @@ class StateStatistics:
             Stations(ids, t["lat"], t["lon"], t["alt"]),
             Climatology(t["table"], t["waves"], slot_seconds, origin, annual, bool(daily)),
             t["pressure"], t["mean"], t["std"], t["anomaly_std"], t["change_std"], t["station_std"],
+            float(t["days"][0]),
         )  # fmt: skip
 
 

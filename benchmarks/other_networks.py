@@ -1,0 +1,164 @@
+"""``python -m benchmarks.other_networks``: the recipe, unchanged, on other networks, into ``docs/results.md``.
+
+Each network is a part of a record, cut by place and time before anything is scored: fewer stations, a shorter record,
+another season. Finished cells are kept in ``benchmarks/cells/networks`` and taken again; what was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cli._progress import ProgressDisplay
+from stationpde.data import load_series
+from stationpde.evaluation.benchmark import BenchmarkPlan, run_benchmark
+from stationpde.evaluation.contestants import Task, contestant
+from stationpde.evaluation.page import update_page
+from stationpde.evaluation.results import HorizonResults
+from stationpde.evaluation.tables import LONG_NAMES, grid
+
+ROOT = Path(__file__).parents[1]
+PAGE, CELLS = ROOT / "docs" / "results.md", ROOT / "benchmarks" / "cells" / "networks"
+WITHOUT = "default-no_last_day"
+MODELS = ("ridge_nb", "mlp_nb", "blend", "default", WITHOUT)
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A part of a record: ``chosen`` gives the numbers of its stations from latitudes and longitudes."""
+
+    title: str
+    chosen: Callable[[Array, Array], Array]
+    first: str
+    last: str
+
+    def cut(self, record: Path, target: Path) -> Path:
+        """Write the part in the layout of the record."""
+        with np.load(record, allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found}
+        rows = self.chosen(arrays["lat"], arrays["lon"])
+        times = (arrays["time"] >= np.datetime64(self.first)) & (arrays["time"] <= np.datetime64(self.last))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        of_station = {name: arrays[name][rows] for name in ("station_id", "lat", "lon", "alt_m")}
+        whole = {"variables": arrays["variables"], "time": arrays["time"][times]}
+        np.savez(target, obs=arrays["obs"][times][:, rows], **whole, **of_station)
+        return target
+
+
+def nearest(count: int, lat: float, lon: float) -> Callable[[Array, Array], Array]:
+    """The stations nearest to a place, in their own order."""
+
+    def chosen(lats: Array, lons: Array) -> Array:
+        east = (lons - lon) * np.cos(np.radians(lat))
+        return np.sort(np.argsort(np.hypot(lats - lat, east), kind="stable")[:count])
+
+    return chosen
+
+
+NETWORKS = {
+    "south-2023": Network(
+        "stations south of 28° S, 2023", lambda lat, lon: np.flatnonzero(lat < -28.0), "2023-01-01", "2023-12-31T23"
+    ),
+    "third-2024": Network(
+        "every third station, April to September 2024", lambda lat, lon: np.arange(0, len(lat), 3), "2024-04-01",
+        "2024-09-30T23",
+    ),
+    "plateau-summer": Network(
+        "12 stations around 22° S 49° W, November 2023 to February 2024", nearest(12, -22.0, -49.0), "2023-11-01",
+        "2024-02-29T23",
+    ),
+    "coast-winter": Network(
+        "8 stations around 25° S 50° W, June to August 2024", nearest(8, -25.0, -50.0), "2024-06-01", "2024-08-31T23"
+    ),
+}  # fmt: skip
+
+
+def main() -> None:
+    """Compute what is missing and write the section."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.other_networks", description=__doc__)
+    parser.add_argument("record", nargs="?", type=Path, help="inmet_south of the shared data by default")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "networks", help="cut records and runs")
+    parser.add_argument("--cells", type=Path, default=CELLS, help="finished cells")
+    parser.add_argument("--page", type=Path, default=PAGE, help="page whose section is written anew")
+    parser.add_argument("--only", choices=tuple(NETWORKS), help="compute one network and write nothing")
+    options = parser.parse_args()
+    shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
+    record = options.record or shared / "data" / "inmet_south" / "observations.npz"
+    names = [options.only] if options.only else list(NETWORKS)
+    found = {name: scored(name, record, options.out, options.cells) for name in names}
+    if options.only:
+        print(section(found))
+        return
+    update_page(options.page, f"other networks, w2k-like {record.parent.name}/{record.name}", section(found))
+    print(options.page)
+
+
+def scored(name: str, record: Path, out: Path, cells: Path, models: Sequence[str] = MODELS) -> HorizonResults:
+    """The cells of one network."""
+    folder = out / name
+    cut = NETWORKS[name].cut(record, folder / "observations.npz")
+    plan = BenchmarkPlan(
+        store=str(cut), protocol="w2k-like", models=tuple(models), out=folder, cells=cells / name,
+        command="python -m benchmarks.other_networks",
+    )  # fmt: skip
+    config = contestant("default").config(Task(plan.protocol, 24, "default", 0))
+    with ProgressDisplay() as display:
+        series = load_series(
+            plan.store, config.data, cache=plan.out, watcher=display, command="benchmark", quality="gross"
+        )
+        results, bench = run_benchmark(plan, series, display)
+    if bench.failed:
+        sys.exit(f"{name}: {', '.join(bench.failed)} failed")
+    return results.horizons[0]
+
+
+def section(found: dict[str, HorizonResults]) -> str:
+    """The section as Markdown."""
+    about = (
+        "Parts of the record, cut before anything was scored on them; w2k-like, one seed, nothing set. How much lower "
+        "the MSE of StationPDE is at 24 h than that of the better of ridge and perceptron with neighbours, variable by "
+        "variable, than that of their blend, and than its own with guesses about the climatology "
+        "(`default-no_last_day`); *n.s.*: not significant at 5 % by a block bootstrap over weeks of "
+        "issue days and by Diebold and Mariano, or too few days to tell."
+    )
+    names = [LONG_NAMES[v] for v in next(iter(found.values())).variables]
+    rows = []
+    for name, one in found.items():
+        rows += [[_title(name, one) if n == 0 else "", *row] for n, row in enumerate(_rows(one))]
+    table = grid(["network", "against", *names, "mean"], rows)
+    commits = sorted({str(cell.about.get("commit")) for one in found.values() for cell in one.cells["default"]})
+    facts = f"`python -m benchmarks.other_networks`, commit {', '.join(commits)}."
+    return "\n\n".join(["## The same recipe on other networks", about, table, facts])
+
+
+def _title(name: str, found: HorizonResults) -> str:
+    about = found.cells["default"][0].about
+    data, cpu = about["data"], about["training"]["cpu_seconds"]
+    windows = ", ".join(f"{count:,} {split}" for split, count in data["windows"].items())
+    return f"{NETWORKS[name].title} ({data['stations']} stations; {windows} windows; {cpu:.0f} CPU s)"
+
+
+def _rows(found: HorizonResults) -> list[list[str]]:
+    """Gains over the best single peer of each variable, over the blend, and over the model about the climatology."""
+    margins, compared = found.margins("default"), found.comparisons("default")
+    against = [("best single peer", margins["best_single_peer"]["peer"]), ("blend", margins["blend"]["peer"])]
+    against.append(("without the level of the last day", dict.fromkeys(found.variables, WITHOUT)))
+    rows = []
+    for label, rivals in against:
+        own = [compared[rival][variable] for variable, rival in rivals.items()]
+        gains = [f"{100 * c.gain:+.1f} %{'' if c.is_significant else ' n.s.'}" for c in own]
+        rows.append([label, *gains, f"{100 * sum(c.gain for c in own) / len(own):+.1f} %"])
+    return rows
+
+
+if __name__ == "__main__":
+    main()

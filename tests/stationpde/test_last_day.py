@@ -1,0 +1,110 @@
+"""The level of the last day: what is the same whatever the season, when it is used, and what it is good for."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small_network import places, small_config, small_model, small_series, weather, windows
+
+from fields.series import StationSeries
+from fields.windows import Split
+from stationpde.config import Config
+from stationpde.guide_fit import fit_guide
+from stationpde.last_day import LastDay, knows_the_seasons
+from stationpde.model import StationPDEModel
+from stationpde.state import to_observed
+from stationpde.statistics import StateStatistics
+from stationpde.surroundings import View
+
+
+def drawn(seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    make = lambda *shape: torch.randn(shape, generator=draw, dtype=torch.float64)  # noqa: E731
+    return make(2, 16, 3, 5), View(make(2, 16, 3, 5), make(2, 3, 12, 5), make(2, 3, 12, 5), make(2, 3, 12, 5))
+
+
+@given(st.lists(st.floats(-30.0, 30.0), min_size=3, max_size=3))
+def test_a_season_that_shifts_everything_alike_leaves_the_predictors_alone(shifts):
+    own, view = drawn()
+    shift = torch.tensor([0.0, 0.0, *shifts], dtype=torch.float64)
+    there = View(view.centre + shift, view.around, view.change, view.drift)
+    day = LastDay(8)
+    (plain, seen), (moved, seen_there) = day.taken_off(own, view), day.taken_off(own + shift, there)
+    # Rounding of sums of eight values that are shifted by up to thirty.
+    torch.testing.assert_close(moved, plain, rtol=0.0, atol=1e-13)
+    torch.testing.assert_close(seen_there.centre, seen.centre, rtol=0.0, atol=1e-13)
+    assert seen_there.around is view.around
+
+
+def test_the_mean_of_the_last_day_is_nothing_and_wind_is_left_as_it_is():
+    own, view = drawn(1)
+    found, seen = LastDay(8).taken_off(own, view)
+    torch.testing.assert_close(found[:, -8:, :, 2:].mean(dim=1), torch.zeros(2, 3, 3, dtype=torch.float64))
+    assert torch.equal(found[..., :2], own[..., :2]) and torch.equal(seen.centre[..., :2], view.centre[..., :2])
+
+
+def test_the_level_is_the_mean_departure_of_observed_variables():
+    base = torch.tensor([2.0, 1.0, 95_000.0, 295.0, 0.009], dtype=torch.float64).expand(2, 16, 3, 5)
+    own, _ = drawn(2)
+    own = own * torch.tensor([1.0, 1.0, 300.0, 3.0, 1e-3])
+    level = LastDay(8).level(own, base, "ambaum")
+    direct = (to_observed(base + own) - to_observed(base))[:, -8:].mean(dim=1)
+    torch.testing.assert_close(level[..., 2:], direct[..., 2:])
+    assert (level[..., :2] == 0.0).all()
+
+
+@pytest.mark.parametrize("days, used", [(20.0, True), (350.0, True), (364.9, False), (800.0, False)])
+def test_it_is_used_where_training_has_not_met_every_season(days, used):
+    config = Config.preset("weather2k")
+    assert knows_the_seasons(days) != used
+    assert (LastDay.of(config, days) is not None) == used
+    assert LastDay.of(config.with_overrides(["model.guide_reference=climatology"]), days) is None
+    assert LastDay.of(config.with_overrides(["model.guide_reference=last_day"]), days) == LastDay(8)
+
+
+def test_a_day_is_counted_in_steps_and_is_no_longer_than_the_history():
+    hourly = Config.preset("meteonet").with_overrides(["model.guide_reference=last_day"])
+    assert LastDay.of(hourly, 0.0) == LastDay(24)
+    assert LastDay.of(hourly.with_overrides(["data.history=6"]), 0.0) == LastDay(6)
+
+
+def test_the_length_of_training_is_kept_with_the_statistics():
+    statistics = StateStatistics.of(small_series(), Split.of(len(small_series())), small_config())
+    # 72 of 120 steps of six hours.
+    assert statistics.days == 71 / 4
+    again = StateStatistics.from_tensors(statistics.stations.id, statistics.tensors())
+    assert again.days == statistics.days
+
+
+def autumn() -> StationSeries:
+    """Weather that hides much of its law behind noise, and gets twelve kelvin colder when the training period ends."""
+    series = weather(places())
+    values = series.values.copy()
+    values[..., 3] += np.random.default_rng(1).normal(size=values.shape[:2]) * 1.5
+    values[Split.of(len(series)).val :, :, 3] -= 12.0
+    return StationSeries(series.time, values, series.stations, series.step_seconds)
+
+
+def test_guesses_follow_a_season_that_training_has_not_met():
+    series, errors = autumn(), {}
+    split = Split.of(len(series))
+    for reference in ("climatology", "last_day"):
+        config = small_config(overrides=(f"model.guide_reference={reference}", "model.guide_networks=0"))
+        model = StationPDEModel.build(config, StateStatistics.of(series, split, config)).eval()
+        fit_guide(model, series, split)
+        batch = windows(config, range(split.test, len(series) - 7), series)
+        with torch.no_grad():
+            guided = model.analyse(batch.history, batch.issue_time).guided[0]
+        errors[reference] = float((guided - batch.future)[..., 3].square().nanmean())
+    assert errors["last_day"] < 0.5 * errors["climatology"]
+
+
+def test_a_silent_station_has_the_level_of_the_field():
+    model = small_model(small_config(overrides=("model.guide_reference=last_day",)))
+    batch = windows(model.config, [3])
+    history = batch.history.clone()
+    history[:, :, 4] = torch.nan
+    with torch.no_grad():
+        level = model.predictors_of(history, batch.issue_time).level
+    assert torch.isfinite(level).all() and (level[:, 4, 2:] != 0.0).all()
