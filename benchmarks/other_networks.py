@@ -1,7 +1,8 @@
 """``python -m benchmarks.other_networks``: the recipe, unchanged, on other networks, into ``docs/results.md``.
 
 Each network is a part of a record, cut by place and time before anything is scored: fewer stations, a shorter record,
-another season. Finished cells are kept in ``benchmarks/cells/networks`` and taken again; what was interrupted goes on.
+another season. Trials, which choices of the recipe were made on, lie within the record's training period and have a
+table of their own. Finished cells are kept in ``benchmarks/cells/networks`` and taken again; the same command goes on.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Network:
     chosen: Callable[[Array, Array], Array]
     first: str
     last: str
+    is_trial: bool = False
 
     def cut(self, record: Path, target: Path) -> Path:
         """Write the part in the layout of the record."""
@@ -64,6 +66,11 @@ def nearest(count: int, lat: float, lon: float) -> Callable[[Array, Array], Arra
     return chosen
 
 
+def _trial(count: int, lat: float, lon: float, months: str, first: str, last: str) -> Network:
+    title = f"{count} stations around {-lat:g}° S {-lon:g}° W, {months} 2023"
+    return Network(title, nearest(count, lat, lon), f"2023-{first}", f"2023-{last}T23", is_trial=True)
+
+
 NETWORKS = {
     "south-2023": Network(
         "stations south of 28° S, 2023", lambda lat, lon: np.flatnonzero(lat < -28.0), "2023-01-01", "2023-12-31T23"
@@ -79,6 +86,12 @@ NETWORKS = {
     "coast-winter": Network(
         "8 stations around 25° S 50° W, June to August 2024", nearest(8, -25.0, -50.0), "2024-06-01", "2024-08-31T23"
     ),
+    "trial-pampas": _trial(8, -30.0, -53.0, "March to May", "03-01", "05-31"),
+    "trial-hills": _trial(10, -21.0, -44.0, "June to August", "06-01", "08-31"),
+    "trial-inland": _trial(8, -23.0, -52.0, "September to November", "09-01", "11-30"),
+    "trial-half-year": _trial(15, -27.0, -50.0, "January to June", "01-01", "06-30"),
+    "trial-six": _trial(6, -20.0, -41.5, "May to July", "05-01", "07-31"),
+    "trial-twenty": _trial(20, -22.0, -46.0, "July to October", "07-01", "10-31"),
 }  # fmt: skip
 
 
@@ -130,14 +143,22 @@ def section(found: dict[str, HorizonResults]) -> str:
         "(`default-no_last_day`); *n.s.*: not significant at 5 % by a block bootstrap over weeks of "
         "issue days and by Diebold and Mariano, or too few days to tell."
     )
+    own = {name: one for name, one in found.items() if not NETWORKS[name].is_trial}
+    trials = {name: one for name, one in found.items() if NETWORKS[name].is_trial}
+    commits = sorted({str(cell.about.get("commit")) for one in found.values() for cell in one.cells["default"]})
+    facts = f"`python -m benchmarks.other_networks`, commit {', '.join(commits)}."
+    parts = ["## The same recipe on other networks", about, *([_table(own)] if own else [])]
+    if trials:
+        parts += ["Trials, on which the level of the last day was chosen (within the training period):", _table(trials)]
+    return "\n\n".join([*parts, facts])
+
+
+def _table(found: dict[str, HorizonResults]) -> str:
     names = [LONG_NAMES[v] for v in next(iter(found.values())).variables]
     rows = []
     for name, one in found.items():
         rows += [[_title(name, one) if n == 0 else "", *row] for n, row in enumerate(_rows(one))]
-    table = grid(["network", "against", *names, "mean"], rows)
-    commits = sorted({str(cell.about.get("commit")) for one in found.values() for cell in one.cells["default"]})
-    facts = f"`python -m benchmarks.other_networks`, commit {', '.join(commits)}."
-    return "\n\n".join(["## The same recipe on other networks", about, table, facts])
+    return grid(["network", "against", *names, "mean"], rows)
 
 
 def _title(name: str, found: HorizonResults) -> str:

@@ -20,7 +20,7 @@ from stationpde.surroundings import View
 
 def drawn(seed=0):
     draw = torch.Generator().manual_seed(seed)
-    make = lambda *shape: torch.randn(shape, generator=draw, dtype=torch.float64)  # noqa: E731
+    make = lambda *shape: torch.randn(shape, generator=draw, dtype=torch.float64)
     return make(2, 16, 3, 5), View(make(2, 16, 3, 5), make(2, 3, 12, 5), make(2, 3, 12, 5), make(2, 3, 12, 5))
 
 
@@ -54,7 +54,7 @@ def test_the_level_is_the_mean_departure_of_observed_variables():
     assert (level[..., :2] == 0.0).all()
 
 
-@pytest.mark.parametrize("days, used", [(20.0, True), (350.0, True), (364.9, False), (800.0, False)])
+@pytest.mark.parametrize(("days", "used"), [(20.0, True), (350.0, True), (364.9, False), (800.0, False)])
 def test_it_is_used_where_training_has_not_met_every_season(days, used):
     config = Config.preset("weather2k")
     assert knows_the_seasons(days) != used
