@@ -19,7 +19,7 @@ from torch import Tensor
 
 from stationpde.conditions import DAY
 from stationpde.config import Config
-from stationpde.state import OBSERVED, STATE, to_observed
+from stationpde.state import Saturation, to_observed
 from stationpde.surroundings import View
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LastDay", "knows_the_seasons"]
 
-# A year, less what a record that begins in the morning of its first of January lacks of one.
+# A year, less a few days that a record of one may lack.
 _YEAR_DAYS = 360.0
+# u and v come first, in the state and in what is observed.
 _WIND = 2
 
 
@@ -66,12 +67,9 @@ class LastDay:
         self,
         own: Float[Tensor, "batch time station channel"],
         base: Float[Tensor, "batch time station channel"],
-        saturation: str,
+        saturation: Saturation,
     ) -> Float[Tensor, "batch station channel"]:
         """The level in observed variables, SI; ``own`` are departures of the state from ``base``, SI too."""
         own, base = own[:, -self.steps :], base[:, -self.steps :]
-        found = (to_observed(base + own, saturation) - to_observed(base, saturation)).mean(dim=1)  # type: ignore[arg-type]
+        found = (to_observed(base + own, saturation) - to_observed(base, saturation)).mean(dim=1)
         return torch.cat([torch.zeros_like(found[..., :_WIND]), found[..., _WIND:]], dim=-1)
-
-
-assert STATE[:_WIND] == OBSERVED[:_WIND]
