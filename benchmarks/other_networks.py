@@ -23,6 +23,7 @@ from stationpde.evaluation.benchmark import BenchmarkPlan, run_benchmark
 from stationpde.evaluation.contestants import Task, contestant
 from stationpde.evaluation.page import update_page
 from stationpde.evaluation.results import HorizonResults
+from stationpde.evaluation.significance import Comparison
 from stationpde.evaluation.tables import LONG_NAMES, grid
 
 ROOT = Path(__file__).parents[1]
@@ -159,9 +160,18 @@ def section(found: dict[str, HorizonResults]) -> str:
 
 def _table(found: dict[str, HorizonResults]) -> str:
     names = [LONG_NAMES[v] for v in next(iter(found.values())).variables]
-    rows = []
+    rows, each = [], []
     for name, one in found.items():
-        rows += [[_title(name, one) if n == 0 else "", *row] for n, row in enumerate(_rows(one))]
+        own = _compared(one)
+        each.append({label: [c.gain for c in by.values()] for label, by in own.items()})
+        shown = [
+            [label, *map(_shown, by.values()), _percent([c.gain for c in by.values()])] for label, by in own.items()
+        ]
+        rows += [[_title(name, one) if n == 0 else "", *row] for n, row in enumerate(shown)]
+    for n, label in enumerate(each[0]):
+        gains = [own[label] for own in each]
+        over = [_percent([gain[v] for gain in gains]) for v in range(len(names))]
+        rows.append(["**mean**" if n == 0 else "", label, *over, _percent([g for gain in gains for g in gain])])
     return grid(["network", "against", *names, "mean"], rows)
 
 
@@ -172,17 +182,20 @@ def _title(name: str, found: HorizonResults) -> str:
     return f"{NETWORKS[name].title} ({data['stations']} stations; {windows} windows; {cpu:.0f} CPU s)"
 
 
-def _rows(found: HorizonResults) -> list[list[str]]:
-    """Gains over the best single peer of each variable, over the blend, and over the model without parts."""
+def _compared(found: HorizonResults) -> dict[str, dict[str, Comparison]]:
+    """The model against the best single peer of each variable, the blend, and itself without parts."""
     margins, compared = found.margins("default"), found.comparisons("default")
-    against = [("best single peer", margins["best_single_peer"]["peer"]), ("blend", margins["blend"]["peer"])]
-    against += [(title, dict.fromkeys(found.variables, model)) for model, title in WITHOUT.items()]
-    rows = []
-    for label, rivals in against:
-        own = [compared[rival][variable] for variable, rival in rivals.items()]
-        gains = [f"{100 * c.gain:+.1f} %{'' if c.is_significant else ' n.s.'}" for c in own]
-        rows.append([label, *gains, f"{100 * sum(c.gain for c in own) / len(own):+.1f} %"])
-    return rows
+    rivals = {"best single peer": margins["best_single_peer"]["peer"], "blend": margins["blend"]["peer"]}
+    rivals |= {title: dict.fromkeys(found.variables, model) for model, title in WITHOUT.items()}
+    return {label: {v: compared[rival][v] for v, rival in by.items()} for label, by in rivals.items()}
+
+
+def _shown(found: Comparison) -> str:
+    return f"{100 * found.gain:+.1f} %{'' if found.is_significant else ' n.s.'}"
+
+
+def _percent(gains: list[float]) -> str:
+    return f"{100 * sum(gains) / len(gains):+.1f} %"
 
 
 if __name__ == "__main__":
