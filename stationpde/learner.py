@@ -147,7 +147,8 @@ class ModelLearner:
         if model.guide is not None:
             networks = config.model.guide_networks
             also = f" and {networks} perceptrons of {config.model.guide_hidden} units" if networks else ""
-            found["first_guess"] = f"{model.guide.pooled.shape[0]} predictors{also}, fitted before the first step"
+            about = "the climatology" if model.last_day is None else "the level of the last day"
+            found["first_guess"] = f"{model.guide.pooled.shape[0]} predictors{also} about {about}, fitted at the start"
         if model.pde_branch is not None:
             tendency = model.pde_branch.tendency
             wind = config.pde.max_wind
