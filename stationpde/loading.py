@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fields.errors import FieldsError
@@ -96,6 +98,8 @@ def _model_of(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> St
             "the checkpoint holds no station model", code="SPDE-T054", where=str(folder),
             do="forecast and export take runs of `stationpde train`",
         )  # fmt: skip
+    # A run of before this was kept guesses about the climatology, however short its record.
+    tensors = {f"{_KEPT}days": torch.tensor([math.inf], dtype=torch.float64), **tensors}
     try:
         return StationPDEModel.from_tensors(config, StateStatistics.ids_in(kept), tensors)
     # Sound files with a content that no training wrote: whatever shape or number is wrong, the answer is the same.

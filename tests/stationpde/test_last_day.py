@@ -12,6 +12,7 @@ from fields.windows import Split
 from stationpde.config import Config
 from stationpde.guide_fit import fit_guide
 from stationpde.last_day import LastDay, knows_the_seasons
+from stationpde.loading import _model_of
 from stationpde.model import StationPDEModel
 from stationpde.state import to_observed
 from stationpde.statistics import StateStatistics
@@ -108,3 +109,10 @@ def test_a_silent_station_has_the_level_of_the_field():
     with torch.no_grad():
         level = model.predictors_of(history, batch.issue_time).level
     assert torch.isfinite(level).all() and (level[:, 4, 2:] != 0.0).all()
+
+
+def test_a_run_of_before_the_length_was_kept_guesses_about_the_climatology(tmp_path):
+    model = small_model()
+    assert model.last_day is not None
+    tensors = {name: value for name, value in model.state_dict().items() if name != "kept.days"}
+    assert _model_of(model.config, tensors, tmp_path).last_day is None
