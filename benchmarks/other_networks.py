@@ -36,6 +36,8 @@ WITHOUT = {
 MODELS = ("ridge_nb", "mlp_nb", "blend", "default", *WITHOUT)
 
 Array = np.ndarray[Any, Any]
+# A number and its sign stay on one line.
+_PERCENT = "\N{NO-BREAK SPACE}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +193,11 @@ def _compared(found: HorizonResults) -> dict[str, dict[str, Comparison]]:
 
 
 def _shown(found: Comparison) -> str:
-    return f"{100 * found.gain:+.1f} %{'' if found.is_significant else ' n.s.'}"
+    return f"{100 * found.gain:+.1f}{_PERCENT}{'' if found.is_significant else ' n.s.'}"
 
 
 def _percent(gains: list[float]) -> str:
-    return f"{100 * sum(gains) / len(gains):+.1f} %"
+    return f"{100 * sum(gains) / len(gains):+.1f}{_PERCENT}"
 
 
 if __name__ == "__main__":
