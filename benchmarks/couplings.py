@@ -8,8 +8,6 @@ gain by stepping the equations from such fields. Written into ``docs/results.md`
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.section import write_section
 from pde_ops.ops import advection, gradient_scale_x, gradient_scale_y, laplacian
 from stationpde.data import load_series
 from stationpde.evaluation.cells import commit
 from stationpde.evaluation.contestants import Task, contestant
-from stationpde.evaluation.page import update_page
 from stationpde.evaluation.scoring import windows_to_score
 from stationpde.evaluation.significance import compare
 from stationpde.evaluation.statistics import ErrorAccumulator
@@ -33,8 +31,6 @@ from stationpde.shares import ShareSums
 from stationpde.training.seeding import seed_everything
 from stationpde.training.source import WindowSource
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "results.md"
 # Of validation, each left out once; the pressure slope is taken across this many km, as the extended equations do.
 _BLOCKS, _ACROSS_KM = 4, 315.0
 _DAY, _BATCH = 86_400, 32
@@ -50,19 +46,6 @@ class Guesses:
     truth: Tensor
     usual: Tensor
     issue: Tensor
-
-
-def main() -> None:
-    """Measure and write the section."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.couplings", description=__doc__)
-    parser.add_argument("store", nargs="?", help="a store or raw files; inmet_south of the shared data by default")
-    parser.add_argument("--page", type=Path, default=PAGE, help="page whose section is written anew")
-    options = parser.parse_args()
-    shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
-    path = Path(options.store or shared / "data" / "inmet_south" / "observations.npz")
-    torch.set_num_threads(1)
-    update_page(options.page, f"couplings, w2k-like {path.parent.name}/{path.name}", section(path))
-    print(options.page)
 
 
 @torch.no_grad()
@@ -214,4 +197,4 @@ def _compared(source: WindowSource, asked: Guesses, better: Tensor):  # type: ig
 
 
 if __name__ == "__main__":
-    main()
+    write_section("couplings", __doc__, section)

@@ -8,8 +8,6 @@ blocks of the training period that were left out and on the test windows.
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.section import write_section
 from fields.variables import STATE_VARIABLES
 from stationpde.data import load_series
 from stationpde.evaluation.cells import commit
 from stationpde.evaluation.contestants import Task, contestant
-from stationpde.evaluation.page import update_page
 from stationpde.evaluation.scoring import windows_to_score
 from stationpde.evaluation.significance import Comparison, compare
 from stationpde.evaluation.statistics import ErrorAccumulator, ErrorStatistics
@@ -32,8 +30,6 @@ from stationpde.model import StationPDEModel
 from stationpde.statistics import StateStatistics
 from stationpde.training.source import WindowSource
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "results.md"
 # What is left out, and how a table calls it.
 MECHANISMS = {
     "the lifted field altogether": ("field",),
@@ -53,19 +49,6 @@ class Fit:
 
     weights: Tensor
     blocks: dict[str, float]
-
-
-def main() -> None:
-    """Measure and write the section."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.mechanisms", description=__doc__)
-    parser.add_argument("store", nargs="?", help="a store or raw files; inmet_south of the shared data by default")
-    parser.add_argument("--page", type=Path, default=PAGE, help="page whose section is written anew")
-    options = parser.parse_args()
-    shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
-    path = Path(options.store or shared / "data" / "inmet_south" / "observations.npz")
-    torch.set_num_threads(1)
-    update_page(options.page, f"mechanisms, w2k-like {path.parent.name}/{path.name}", section(path))
-    print(options.page)
 
 
 @torch.no_grad()
@@ -138,4 +121,4 @@ def _row(fits: dict[str, Fit], name: str, effect: dict[str, Comparison]) -> list
 
 
 if __name__ == "__main__":
-    main()
+    write_section("mechanisms", __doc__, section)
