@@ -6,8 +6,9 @@ Cells are what ``stationpde benchmark --cells benchmarks/cells`` leaves; all tab
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from stationpde.evaluation.cells import Cell, read_cell
 from stationpde.evaluation.contestants import contestant
@@ -71,7 +72,7 @@ def _caption(horizons: Sequence[HorizonResults]) -> str:
     data, task = ours[0].about["data"], ours[0].task
     hours = ", ".join(f"{found.hours} h" for found in horizons)
     step = "hourly" if data["step_seconds"] == 3600 else f"every {data['step_seconds'] / 3600:g} h"
-    seeds = f"ours the mean of {len(ours)} seeds" if len(ours) > 1 else "one seed"
+    seeds = _seeds({found.hours: len(found.cells[OURS]) for found in horizons})
     peers = max(len(found.cells) for found in horizons) - 1
     cap = "" if task.cap is None else f", {task.cap / 60:g} CPU-minutes for each learned model"
     of = f"{data['stations']} stations"
@@ -83,31 +84,54 @@ def _caption(horizons: Sequence[HorizonResults]) -> str:
     )
 
 
+def _seeds(counts: Mapping[int, int]) -> str:
+    """How many seeds of ours, by horizon where they differ: ``ours the mean of 3 seeds at 24 h, else one seed``."""
+    number = lambda n: f"ours the mean of {n} seeds" if n > 1 else "one seed"
+    if len(set(counts.values())) == 1:
+        return number(next(iter(counts.values())))
+    many = {hours: n for hours, n in counts.items() if n > 1}
+    return f"{', '.join(f'{number(n)} at {hours} h' for hours, n in many.items())}, else one seed"
+
+
 def _table(horizons: Sequence[HorizonResults]) -> str:
-    several = len(horizons) > 1
-    head = ["", *(["h"] if several else []), "StationPDE", "best other", "persistence", "lower than the best other by"]
-    rows = []
-    for name in horizons[0].variables:
-        for found in horizons:
-            rows.append([f"{LONG_NAMES[name]} ({_unit(found, name)})", *([str(found.hours)] if several else []),
-                         *_cells(found, name)])  # fmt: skip
-    return grid(head, rows)
+    """A horizon in full; of several, our score and by how much it is lower, side by side."""
+    labels = {name: f"{LONG_NAMES[name]} ({_unit(horizons[0], name)})" for name in horizons[0].variables}
+    if len(horizons) == 1:
+        head = ["", "StationPDE", "best other", "persistence", "lower than the best other by"]
+        return grid(head, [[label, *_beside(horizons[0], name).in_full()] for name, label in labels.items()])
+    head = ["StationPDE (lower than the best other by)", *(f"{found.hours} h" for found in horizons)]
+    return grid(head, [[t, *(_beside(found, name).in_brief() for found in horizons)] for name, t in labels.items()])
 
 
-def _cells(found: HorizonResults, variable: str) -> list[str]:
+class _Beside(NamedTuple):
+    """Our score of a variable, that of the best other model with its name, persistence, the gain and its interval."""
+
+    ours: str
+    other: str
+    persistence: str
+    gain: str = "–"
+    interval: str = ""
+
+    def in_full(self) -> list[str]:
+        interval = f" ({self.interval})" if self.interval else ""
+        return [self.ours, self.other, self.persistence, f"{self.gain}{interval}"]
+
+    def in_brief(self) -> str:
+        return f"{self.ours} ({', '.join(filter(None, (self.gain, self.interval)))})"
+
+
+def _beside(found: HorizonResults, variable: str) -> _Beside:
     scores = {model: found.pooled(model)[variable]["mse"] for model in found.cells}
     others = [model for model in scores if model != OURS]
     kept = shown_number(scores["persistence"]) if "persistence" in scores else "–"
     if not others:
-        return [shown_number(scores[OURS]), "–", kept, "–"]
+        return _Beside(shown_number(scores[OURS]), "–", kept)
     best = min(others, key=lambda model: scores[model])
     gain = compare(found.statistics(OURS), found.statistics(best))[variable]
-    span = "" if gain.low is None or gain.high is None else f" ({100 * gain.low:.1f} to {100 * gain.high:.1f})"
-    real = "" if gain.is_significant else ", not significant"
-    shown = {model: shown_number(scores[model]) for model in (OURS, best)}
-    leads = f"**{shown[OURS]}**" if scores[OURS] < scores[best] else shown[OURS]
-    title = found.cells[best][0].about["title"]
-    return [leads, f"{shown[best]} ({title})", kept, f"{100 * gain.gain:.1f} %{span}{real}"]
+    interval = "" if gain.low is None or gain.high is None else f"{100 * gain.low:.1f} to {100 * gain.high:.1f}"
+    ours, other = shown_number(scores[OURS]), f"{shown_number(scores[best])} ({found.cells[best][0].about['title']})"
+    ours = f"**{ours}**" if scores[OURS] < scores[best] else ours
+    return _Beside(ours, other, kept, f"{100 * gain.gain:.1f} %{'' if gain.is_significant else ' n.s.'}", interval)
 
 
 def _unit(found: HorizonResults, variable: str) -> str:

@@ -47,7 +47,8 @@ def benchmark(
 ) -> None:
     """Score models on the same windows; the same command, typed again, goes on where it was stopped.
 
-    Finished cells are small files in DIR/cells; results.json and results.md are written beside them.
+    Finished cells are small files in DIR/cells; results.json, results.md and pictures of the errors by lead
+    (errors-24h.png) are written beside them.
 
     Example: stationpde benchmark obs.zarr --models default,ridge_nb --seeds 0:3 -o out
     """
@@ -67,14 +68,19 @@ def benchmark(
     if not resume and (plan.out / "results.json").exists():
         raise typer.BadParameter(f"{plan.out} holds a benchmark already", param_hint="--no-resume")
     results = measured(plan)
+    pictures = _drawn(results, target, "errors")
+    for path in pictures.values():
+        console.text(str(path))
     if page is not None:
-        from stationpde.evaluation.page import update_page
+        from stationpde.evaluation.page import slug, update_page
         from stationpde.evaluation.tables import markdown
 
         section = f"{protocol} {plan.data_name}{f' left out {leave_out}' if leave_out else ''}"
-        update_page(page, section, markdown(results))
+        beside = _drawn(results, page.parent / "images", slug(section))
+        update_page(page, section, markdown(results, {h: f"images/{path.name}" for h, path in beside.items()}))
         console.text(str(page))
-    console.result({**results.to_dict(), "files": _files(plan)})
+    files = {**_files(plan), "pictures": [str(path) for path in pictures.values()]}
+    console.result({**results.to_dict(), "files": files})
 
 
 def measured(plan: Any) -> Any:
@@ -106,6 +112,13 @@ def measured(plan: Any) -> Any:
 def typed() -> str:
     """The command line, as it can be typed again."""
     return shlex.join(["stationpde", *sys.argv[1:]])
+
+
+def _drawn(results: Any, folder: Path, name: str) -> dict[int, Path]:
+    """Errors by lead, a picture for each horizon."""
+    from stationpde.plots.errors import draw_benchmark
+
+    return {found.hours: draw_benchmark(found, folder / f"{name}-{found.hours}h.png") for found in results.horizons}
 
 
 def _files(plan: Any) -> dict[str, str]:

@@ -7,12 +7,17 @@ from pathlib import Path
 
 from fields import atomic
 
-__all__ = ["update_page"]
+__all__ = ["slug", "update_page"]
 
 _HEAD = """# Results
 
 What commands printed, word for word; each section names its own.
 """
+
+
+def slug(section: str) -> str:
+    """A section's name as that of a file: ``w2k-like a_b/c.npz left out 5`` → ``w2k-like-a_b-c-left-out-5``."""
+    return re.sub(r"\W+", "-", section.replace(".npz", "").replace(".zarr", "")).strip("-").lower()
 
 
 def update_page(path: Path, section: str, text: str) -> None:

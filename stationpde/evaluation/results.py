@@ -201,10 +201,11 @@ class Results:
         }
         return {"pooled": first["pooled"], "seeds": first["seeds"], **about, "horizons": parts}
 
-    def units(self) -> dict[str, str]:
-        """The unit of each variable's MSE."""
+    def units(self, *, squared: bool = True) -> dict[str, str]:
+        """The unit of each variable's MSE, or of its MAE."""
         first = next(iter(self.horizons[0].cells.values()))[0].about["scores"]
-        return {name: squared_unit(first[name]["unit"]) for name in self.horizons[0].variables}
+        own = {name: first[name]["unit"] for name in self.horizons[0].variables}
+        return {name: squared_unit(unit) if squared else unit for name, unit in own.items()}
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -1,8 +1,9 @@
-"""Results as Markdown, in the shape of the paper's: variables down, models across, best bold, second underlined."""
+"""Results as Markdown: models down (any number fits a page), variables across, best bold, second underlined."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,15 @@ _GROUP_NAMES = {"lead": "lead {}", "hour": "valid at {}", "elevation": "altitude
 LONG_NAMES = {"u": "u-wind", "v": "v-wind", "p": "pressure", "t": "temperature", "rh": "humidity"}
 
 
-def markdown(results: Results) -> str:
-    """All tables of a benchmark, each with what it needs to be read alone."""
+def markdown(results: Results, pictures: Mapping[int, str] = MappingProxyType({})) -> str:
+    """All tables of a benchmark, each with what it needs to be read alone; ``pictures`` are links by horizon."""
     if not results.horizons:
         return "No cell is finished.\n"
     unseen = " at stations left out of training" if "kept" in results.data else ""
     parts = [f"## {results.protocol}: {_hours(results)} ahead{unseen}", provenance(results)]
-    for key, title in (("mse", "MSE"), ("mae", "MAE")):
-        parts += [f"### {title}", _table(results, key), _READING]
+    parts += ["### MSE", _table(results, "mse"), _READING]
+    parts += [f"![Root mean square error by lead, {hours} h ahead]({link})" for hours, link in pictures.items()]
+    parts += ["### MAE", _table(results, "mae"), _READING]
     parts += ["### Is it real?", *(_comparison(found, results) for found in results.horizons)]
     parts += ["### Where the error is", *(_where(found, results) for found in results.horizons)]
     parts += ["### Training", _training(results), *_remarks(results)]
@@ -69,41 +71,46 @@ def provenance(results: Results) -> str:
     return "\n".join(["| | |", "|---|---|", *lines])
 
 
+def _ordered(results: Results) -> list[str]:
+    """Our own models, then the others from the best on (by nMSE, at the first horizon that each was run at)."""
+    first = {model: found for found in reversed(results.horizons) for model in found.cells}
+    ours = {model for model, found in first.items() if found.cells[model][0].about["model_kind"] == "ours"}
+    return sorted(first, key=lambda model: (model not in ours, first[model].nmse(model)))
+
+
 def _table(results: Results, key: str) -> str:
-    first = results.horizons[0]
-    models = list(dict.fromkeys(model for found in results.horizons for model in found.cells))
-    titles = [_title(results, model) for model in models]
+    variables = results.horizons[0].variables
     several = len(results.horizons) > 1
-    head = ["variable", *(["h"] if several else []), *titles]
-    pooled = {found.hours: {m: found.pooled(m) for m in found.cells} for found in results.horizons}
-    rows = []
-    for name in first.variables:
-        for found in results.horizons:
-            unit = results.units()[name] if key == "mse" else pooled[found.hours][next(iter(found.cells))][name]["unit"]
-            values = {m: entry[name] for m, entry in pooled[found.hours].items()}
-            label = [f"{LONG_NAMES[name]} ({unit})", *([str(found.hours)] if several else [])]
-            rows.append([*label, *_marked(values, models, key)])
+    pooled = {found.hours: {model: found.pooled(model) for model in found.cells} for found in results.horizons}
+    units = results.units() if key == "mse" else results.units(squared=False)
+    head = ["model", *(["h"] if several else []), *(f"{LONG_NAMES[name]} ({units[name]})" for name in variables)]
+    columns = {
+        found.hours: [_marked({m: own[name] for m, own in pooled[found.hours].items()}, key) for name in variables]
+        for found in results.horizons
+    }
     if key == "mse":
+        head.append("nMSE")
         for found in results.horizons:
-            values = {m: {"mse": found.nmse(m), "seeds": 1} for m in found.cells}
-            rows.append(["nMSE", *([str(found.hours)] if several else []), *_marked(values, models, "mse")])
+            columns[found.hours].append(_marked({m: {"mse": found.nmse(m), "seeds": 1} for m in found.cells}, "mse"))
+    rows = []
+    for model in _ordered(results):
+        for found in results.horizons:
+            if model in found.cells:
+                label = [_title(results, model), *([str(found.hours)] if several else [])]
+                rows.append([*label, *(column[model] for column in columns[found.hours])])
     return grid(head, rows)
 
 
-def _marked(values: Mapping[str, Mapping[str, Any]], models: Sequence[str], key: str) -> list[str]:
+def _marked(values: Mapping[str, Mapping[str, Any]], key: str) -> dict[str, str]:
+    """What stands in a column by model: the least bold, the second least underlined, with the spread over seeds."""
     order = sorted(values, key=lambda model: values[model][key])
     marks: dict[str, Callable[[str], str]] = {}
     if len(order) > 1:
         marks = {order[0]: lambda text: f"**{text}**", order[1]: lambda text: f"<u>{text}</u>"}
-    cells = []
-    for model in models:
-        if model not in values:
-            cells.append("–")
-            continue
-        entry = values[model]
+    cells = {}
+    for model, entry in values.items():
         text = marks.get(model, str)(shown_number(entry[key]))
-        spread = entry.get(f"{key}_std", 0.0)
-        cells.append(f"{text} ± {spread:.2g}" if entry["seeds"] > 1 else text)
+        cells[model] = f"{text} ± {entry.get(f'{key}_std', 0.0):.2g}" if entry["seeds"] > 1 else text
     return cells
 
 
@@ -111,8 +118,9 @@ def _comparison(found: HorizonResults, results: Results) -> str:
     """How much lower the subject's MSE is than each other's, with intervals and both tests."""
     subject = found.subject
     rows = []
-    for model, by_variable in found.comparisons().items():
-        cells = []
+    compared = found.comparisons()
+    for model in (name for name in _ordered(results) if name in compared):
+        by_variable, cells = compared[model], []
         for c in by_variable.values():
             span = "" if c.low is None or c.high is None else f" ({100 * c.low:+.1f} to {100 * c.high:+.1f})"
             cells.append(f"{100 * c.gain:+.1f} %{span}{'' if c.is_significant else ' n.s.'}")
@@ -147,7 +155,8 @@ def _where(found: HorizonResults, results: Results) -> str:
 
 def _training(results: Results) -> str:
     rows = []
-    for about in results.model_facts().values():
+    facts = results.model_facts()
+    for about in (facts[model] for model in _ordered(results)):
         for hours, entry in about["horizons"].items():
             flat, epochs = entry["flattened"], entry["epochs"]
             rows.append([

@@ -1,4 +1,4 @@
-"""Errors drawn: by lead for several models, and against the altitude of the stations."""
+"""Errors drawn: by lead for the models of a run or of a benchmark, and against the altitude of the stations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from fields.variables import VARIABLES, display_unit
 from stationpde.plots.style import FAINT, INK, MODELS, hour_ticks, sheet
 
 if TYPE_CHECKING:
+    from stationpde.evaluation.results import HorizonResults
     from stationpde.evaluation.statistics import ErrorStatistics
 
-__all__ = ["draw_error_by_altitude", "draw_error_by_lead", "rmse"]
+__all__ = ["draw_benchmark", "draw_error_by_altitude", "draw_error_by_lead", "models_to_draw", "rmse"]
 
 Array = np.ndarray[Any, Any]
 
@@ -32,23 +33,47 @@ def draw_error_by_lead(
     """Draw root mean square errors by lead, a panel for each variable; the first model is the one that is meant."""
     first = next(iter(scores.values()))
     many = len(first.variables)
-    with sheet(output, 1, many, (2.5 * many + 0.6, 3.0)) as (figure, axes):
+    columns = many if many < 4 else 3
+    rows = -(-many // columns)
+    with sheet(output, rows, columns, (2.9 * columns, 2.5 * rows + 0.5)) as (figure, axes):
         for panel, variable in enumerate(first.variables):
-            place = axes[0, panel]
+            place = axes.flat[panel]
             for number, (name, found) in enumerate(scores.items()):
                 colour = MODELS[number % len(MODELS)]
                 values = rmse(found.lead)[:, found.variables.index(variable)]
                 label = (titles or {}).get(name, name)
                 place.plot(found.lead_hours, values, color=colour, lw=2.2 if number == 0 else 1.4, label=label,
                            zorder=3 if number == 0 else 2)  # fmt: skip
-            place.set_title(VARIABLES[variable].long_name, fontsize=9)
+            place.set_title(f"{VARIABLES[variable].long_name} [{display_unit(variable, difference=True)}]", fontsize=9)
             place.set_xlabel("hours ahead")
             hour_ticks(place)
-            place.set_ylabel(f"RMSE [{display_unit(variable, difference=True)}]")
             place.set_ylim(bottom=0.0)
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 6))
+        handles, labels = axes.flat[0].get_legend_handles_labels()
+        empty = axes.flat[many:]
+        for place in empty:
+            place.set_axis_off()
+        if len(empty):
+            empty[0].legend(handles, labels, loc="center left", title="Root mean square error", alignment="left")
+        else:
+            figure.legend(handles, labels, loc="outside upper left", ncols=columns, title="Root mean square error",
+                          alignment="left")  # fmt: skip
     return Path(output)
+
+
+def models_to_draw(found: HorizonResults, most: int = 4) -> list[str]:
+    """Return what an eye can follow: the subject, the best of the others, and a rule that tells where skill ends."""
+    subject = found.subject
+    rule = next((name for name in ("climatology", "persistence") if name in found.cells and name != subject), None)
+    ours = {name for name, cells in found.cells.items() if cells[0].about["model_kind"] == "ours"}
+    others = sorted((name for name in found.cells if name not in ours | {subject, rule}), key=found.nmse)
+    return [subject, *others[:most], *([] if rule is None else [rule])]
+
+
+def draw_benchmark(found: HorizonResults, output: str | os.PathLike[str]) -> Path:
+    """Draw the errors by lead of the models of a benchmark that matter most, means over their seeds."""
+    models = models_to_draw(found)
+    titles = {name: str(found.cells[name][0].about["title"]) for name in models}
+    return draw_error_by_lead({name: found.statistics(name) for name in models}, output, titles)
 
 
 def draw_error_by_altitude(found: ErrorStatistics, altitude: Array, output: str | os.PathLike[str]) -> Path:

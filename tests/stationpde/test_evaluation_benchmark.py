@@ -15,9 +15,10 @@ from stationpde.errors import CorruptArtefactError, UsageError
 from stationpde.evaluation.benchmark import BenchmarkPlan, run_benchmark
 from stationpde.evaluation.cells import read_cell
 from stationpde.evaluation.contestants import contestant
-from stationpde.evaluation.page import update_page
+from stationpde.evaluation.page import slug, update_page
 from stationpde.evaluation.protocols import protocol
 from stationpde.evaluation.tables import markdown
+from stationpde.plots.errors import draw_benchmark, models_to_draw
 
 TINY = (
     *(pair for pair in SMALL if "dropout" not in pair), "grid.height=8", "lift.k=4", "model.hidden=4",
@@ -69,8 +70,8 @@ def test_a_model_may_have_seeds_of_its_own(finished):
     made = results.to_dict()
     assert made["pooled"]["dlinear"]["t"]["seeds"] == 1 and made["pooled"]["default"]["t"]["seeds"] == 2
     assert made["pooled"]["dlinear"]["t"]["mse"] == made["seeds"]["1"]["dlinear"]["t"]["mse"]
-    row = next(line for line in markdown(results).splitlines() if line.startswith("| temperature"))
-    assert row.count("±") == 1
+    rows = {line.split(" | ")[0][2:]: line for line in markdown(results).partition("### MAE")[0].splitlines()}
+    assert rows["StationPDE"].count("±") == 5 and "±" not in rows["DLinear"]
 
 
 def test_cells_are_small_files_with_everything_a_table_says(finished):
@@ -86,14 +87,45 @@ def test_cells_are_small_files_with_everything_a_table_says(finished):
     assert "flattened" in about["training"] and about["data"]["split"]["test"]
 
 
-def test_the_table_has_models_across_variables_down_best_bold_second_underlined(finished):
-    text = markdown(finished[1])
-    head = next(line for line in text.splitlines() if line.startswith("| variable"))
-    row = next(line for line in text.splitlines() if line.startswith("| temperature (K²)"))
-    assert head.count("|") == row.count("|") == 5 and row.count("**") == 2 and row.count("<u>") == 1 and "±" in row
+def test_the_table_has_models_down_from_the_best_on_variables_across_best_bold_second_underlined(finished):
+    results = finished[1]
+    text = markdown(results)
+    table = text.partition("### MSE")[2].partition("### MAE")[0]
+    head, _, *rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")]
+    assert head == [
+        "model", "u-wind (m²/s²)", "v-wind (m²/s²)", "pressure (hPa²)", "temperature (K²)", "humidity (%²)", "nMSE",
+    ]  # fmt: skip
+    found = results.horizons[0]
+    peers = sorted(("persistence", "dlinear"), key=found.nmse)
+    titles = [found.cells[name][0].about["title"] for name in ("default", *peers)]
+    assert [row[0] for row in rows] == titles
+    for column, name in enumerate(found.variables, 1):
+        order = [found.cells[model][0].about["title"] for model in found.ranking(name)]
+        cells = {row[0]: row[column] for row in rows}
+        assert cells[order[0]].startswith("**") and cells[order[1]].startswith("<u>") and "*" not in cells[order[2]]
+    assert "pressure (hPa) |" in text.partition("### MAE")[2]
     said_once = ("fingerprint", "seeds | 0, 1", "versions", "split", "CPU s", "Is it real?", "Where the error is")
     for said in (*said_once, "| valid at 00 UTC |"):
         assert said in text
+
+
+def test_a_model_stands_in_the_table_at_the_horizons_that_it_was_run_at(finished):
+    first = finished[1].horizons[0]
+    less = replace(first, hours=48, cells={name: own for name, own in first.cells.items() if name != "dlinear"})
+    table = markdown(replace(finished[1], horizons=(first, less))).partition("### MSE")[2].partition("### MAE")[0]
+    labels = [tuple(line.split(" | ")[:2]) for line in table.splitlines()]
+    assert labels.count(("| DLinear", "24")) == 1 and ("| DLinear", "48") not in labels
+    assert labels.index(("| StationPDE", "48")) == labels.index(("| StationPDE", "24")) + 1
+
+
+def test_the_picture_shows_our_model_the_best_others_and_the_rule_that_skill_is_measured_by(finished, tmp_path):
+    found = finished[1].horizons[0]
+    assert models_to_draw(found) == ["default", "dlinear", "persistence"]
+    many = replace(found, cells={**found.cells, **dict.fromkeys(("a", "b", "c", "d", "e"), found.cells["dlinear"])})
+    assert len(models_to_draw(many)) == 6 and models_to_draw(many)[-1] == "persistence"
+    picture = draw_benchmark(found, tmp_path / "errors.png")
+    assert picture.stat().st_size > 10_000
+    assert "](images/x.png)" in markdown(finished[1], {24: "images/x.png"})
 
 
 def test_finished_cells_are_not_computed_again(finished):
@@ -205,4 +237,5 @@ def test_a_section_of_a_page_takes_the_place_of_its_older_self(tmp_path):
     update_page(page, "two", "second")
     update_page(page, "one", "third")
     text = page.read_text()
+    assert slug("w2k-like inmet_south/observations.npz left out 5") == "w2k-like-inmet_south-observations-left-out-5"
     assert "first" not in text and text.index("third") < text.index("second") and text.startswith("# Results")
