@@ -46,7 +46,7 @@ def list_operators(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name of an operator, or of a system: surface, anomaly.")],
+    name: Annotated[str, typer.Argument(help="Name of an operator, or of a system: surface, anomaly, extended.")],
     markdown: Annotated[bool, typer.Option("--markdown", help="Write a Markdown page instead.")] = False,
     module: OwnModule = None,
 ) -> None:

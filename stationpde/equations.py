@@ -1,12 +1,14 @@
-"""The surface equations, in one screen: what the paper prints, and the same about a base state.
+"""The surface equations, in one screen: what the paper prints, the same about a base state, and extended.
 
 ``surface`` evolves wind, pressure, potential temperature and specific humidity themselves. ``anomaly`` evolves their
 departures from a base state (climatology, or a reference pressure) that is supplied hour by hour as closures: the
-*full* wind carries the departures, and the *full* state decides about saturation.
+*full* wind carries the departures, and the *full* state decides about saturation. ``extended`` adds, term by term, what
+real stations ask for and the printed equations lack.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pde_ops import Closure, Field, PDESystem, Positive, Static, operators
@@ -24,7 +26,7 @@ from pde_ops.ops import (
     temperature,
 )
 
-__all__ = ["STATE", "Coefficients", "anomaly", "surface"]
+__all__ = ["STATE", "TERMS", "Coefficients", "anomaly", "extended", "surface", "term_of"]
 
 u, v, p = Field("u", "m/s"), Field("v", "m/s"), Field("p", "Pa")
 theta, q = Field("theta", "K", latex=r"\theta"), Field("q", "kg/kg")
@@ -90,6 +92,34 @@ def anomaly(
         equations[u] += share * pressure_gradient_x(p, density)
         equations[v] += share * pressure_gradient_y(p, density)
     return PDESystem("surface PDE about a base state", equations)
+
+
+# What extends the equations, and the letters of its terms.
+TERMS = {"surroundings": "G", "memory": "M", "relaxation": "lambda", "radiation": "Q"}
+
+
+def term_of(term: str, field: str) -> str:
+    """The name of a term in the equation of a field: ``G_u``."""
+    return f"{TERMS[term]}_{field}"
+
+
+def extended(system: PDESystem, terms: Iterable[str] = TERMS) -> PDESystem:
+    r"""A system with terms that the printed equations lack, each of them a switch.
+
+    .. math:: \partial_t\varphi = \ldots + G_\varphi + M_\varphi - \lambda_\varphi\,\varphi + Q_\varphi
+
+    ``surroundings``, ``memory``, ``relaxation`` by regime and ``radiation``: `stationpde.extended_terms` says what each
+    is made of and computes it, once for a forecast interval.
+    """
+    equations = {}
+    for a, right in system.equations.items():
+        for term in terms:
+            if term == "relaxation":
+                right = right - Closure(term_of(term, a.name), "1/s") * a
+            else:
+                right = right + Closure(term_of(term, a.name), f"{a.unit} / s")
+        equations[a] = right
+    return PDESystem(f"extended {system.name}", equations)
 
 
 def _rates(start: Coefficients) -> tuple[Positive, Positive]:

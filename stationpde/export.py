@@ -79,7 +79,7 @@ class PrepareProgram(nn.Module):
         found = [model.scaling.inverse(field)]
         if model.base is not None and branch.bases:
             found.append(model.base(valid - seconds).movedim(-1, -2).reshape(-1, *field.shape[1:]))
-        if branch.channels:
+        if branch.driven:
             every = branch.every_substep
             past = remembered[-1] if branch.extended is not None else None
             sources = branch.sources(found[0], conditions, model.scaling, past, lead)
@@ -102,12 +102,12 @@ class SubstepProgram(nn.Module):
         if self.model.base is not None and branch.bases:
             base = rest.pop(0)
             given = {name: base[:, STATE.index(name[:-2])] for name in branch.bases}
-        if branch.channels:
+        if branch.driven:
             drive = rest.pop(0)
             if branch.every_substep:
                 source = branch.sources(state, drive, self.model.scaling)
             else:
-                source = {f"S_{STATE[channel]}": drive[:, i] for i, channel in enumerate(branch.channels)}
+                source = dict(zip(branch.driven, drive.unbind(1), strict=True))
         return (branch._advance(state, given, source),)
 
 
@@ -315,7 +315,7 @@ def _parts(model: StationPDEModel, history: Tensor, issue: Tensor) -> dict[str, 
     branch = model.pde_branch
     if branch is not None:
         names = ["state"] + ["base"] * bool(model.base is not None and branch.bases)
-        names += ["drive"] * bool(branch.channels)
+        names += ["drive"] * bool(branch.driven)
         driving = add("prepare", PrepareProgram(model), {**start, **remembered}, names)
         add("substep", SubstepProgram(model), driving, ("state_later",))
         state = {"state": driving["state"]}

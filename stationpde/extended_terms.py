@@ -1,16 +1,16 @@
-r"""Terms that the printed equations lack and real stations ask for; each one a switch, each starting at nothing.
+r"""What the extended equations add to the printed ones: each term a switch, each starting at nothing.
 
 .. math::
 
-   \partial_t\varphi = \ldots + \sum_r\sum_\psi (A_r \cdot \nabla_r\psi + D_r\nabla^2_r\psi)
-        + \sum_\psi M_{\varphi\psi}\pi_\psi - \lambda_\varphi(X)\,\varphi + Q_\varphi, \qquad
-   \partial_t\pi = -\pi/\tau
+   G_\varphi = \sum_r\sum_\psi (A_r \cdot \nabla_r\psi + D_r\nabla^2_r\psi), \qquad
+   M_\varphi = \sum_\psi M_{\varphi\psi}\pi_\psi, \quad \partial_t\pi = -\pi/\tau, \qquad
+   \lambda_\varphi = \lambda_\varphi(X), \qquad Q_\varphi = Q_\varphi(X, \cos z)
 
 ``surroundings``: gradients and curvature at three scales, which carry what moves with the flow aloft, and the pressure
 gradient among them. ``memory``: the tendencies of the lifted field over the last 3, 6 and 24 h, fading. ``relaxation``:
 decay of anomalies by regime (wind, pressure slope, dryness, hour). ``radiation``: insolation by day and loss by night,
 with dryness and warmth as proxies of cloud. All are linear in their coefficients, computed from registered operators on
-scaled fields, and held over a forecast interval as the closure is.
+scaled fields, and held over a forecast interval as the closure is; `stationpde.equations.extended` has them in place.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from stationpde.surroundings import steps_back
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["TERMS", "ExtendedTerms", "tendencies_of"]
+__all__ = ["ExtendedTerms", "tendencies_of"]
 
-TERMS = ("surroundings", "memory", "relaxation", "radiation")
 RADII_KM = (105.0, 315.0, 630.0)
 MEMORY_H = (3, 6, 24)
 C = len(STATE)
@@ -50,11 +49,11 @@ def tendencies_of(
 
 
 class ExtendedTerms(nn.Module):
-    """Tendencies of scaled fields per forecast interval.
+    """The terms for scaled fields, per forecast interval.
 
     Parameters
     ----------
-    terms : those of `TERMS` that are used
+    terms : those of `stationpde.equations.TERMS` that are used
     step_seconds : of the forecast interval
     """
 
@@ -82,25 +81,21 @@ class ExtendedTerms(nn.Module):
         conditions: Float[Tensor, "batch condition y x"],
         tendencies: Float[Tensor, "batch memory y x"],
         lead: int | Tensor,
-    ) -> Float[Tensor, "batch channel y x"]:
-        """What the scaled state gains in an interval that ends at a lead."""
-        found = torch.zeros_like(state)
+    ) -> dict[str, Float[Tensor, "batch channel y x"]]:
+        """The terms by name over an interval that ends at a lead: gains of the scaled state, and rates of decay."""
         dryness = (state[:, _THETA] - state[:, _Q])[:, None]
+        inputs = {}
         if "surroundings" in self.terms:
-            found = found + self._sum("surroundings", self._slopes(state))
+            inputs["surroundings"] = self._slopes(state)
         if "memory" in self.terms:
             elapsed = (lead - 1) * (self.step_seconds / 86400.0)
             fading = torch.exp(-elapsed / self.fading.abs().clamp(min=0.02))
-            found = found + self._sum("memory", tendencies * fading[:, None, None])
+            inputs["memory"] = tendencies * fading[:, None, None]
         if "relaxation" in self.terms:
-            rate = self._sum("relaxation", self._regime(state, dryness, conditions))
-            found = found - rate * state
+            inputs["relaxation"] = self._regime(state, dryness, conditions)
         if "radiation" in self.terms:
-            found = found + self._sum("radiation", self._radiation(state, dryness, conditions))
-        return found
-
-    def _sum(self, name: str, inputs: Tensor) -> Tensor:
-        return torch.einsum("of,bfyx->boyx", self.coefficients[name], inputs)
+            inputs["radiation"] = self._radiation(state, dryness, conditions)
+        return {name: torch.einsum("of,bfyx->boyx", self.coefficients[name], inputs[name]) for name in self.terms}
 
     def _slopes(self, state: Tensor) -> Tensor:
         """Differences over each radius: slopes and curvature without their unit of length."""

@@ -45,12 +45,12 @@ def system_of(config: Config, grid: Grid2D) -> PDESystem:
         system = equations.anomaly(start, advection, pde.latent_heating, pde.pressure_gradient)
     else:
         system = equations.surface(start, advection, pde.latent_heating)
-    unresolved = [closure.name for closure in system.closures if closure.name.startswith("S_")]
-    kept = {f"S_{name}" for name in driven_channels(config)}
-    # Under a split γ the closure is added beside the equations, with a factor of its own.
-    gone = [name for name in unresolved if name not in kept or pde.gamma == "split"]
-    dropped = [*gone, *pde.without]
-    return system.without(*dropped) if dropped else system
+    if config.extended_terms:
+        system = equations.extended(system, config.extended_terms)
+    driven = driven_names(config)
+    unresolved = {closure.name for closure in system.closures if closure.name.startswith("S_")}
+    gone = [*sorted(unresolved.difference(driven)), *pde.without]
+    return system.without(*gone) if gone else system
 
 
 def has_base(config: Config) -> bool:
@@ -65,9 +65,15 @@ def closure_channels(config: Config) -> tuple[str, ...]:
     return STATE if config.model.closure_wind and has_base(config) else STATE[2:]
 
 
-def driven_channels(config: Config) -> tuple[str, ...]:
-    """Channels with a source beside the equations: all of them under extended terms."""
-    return STATE if config.extended_terms else closure_channels(config)
+def driven_names(config: Config) -> tuple[str, ...]:
+    """What networks and regressions tell the equations in every interval: the closure, and what extends them."""
+    closure = [f"S_{name}" for name in closure_channels(config)]
+    return (*closure, *(equations.term_of(term, name) for term in config.extended_terms for name in STATE))
+
+
+def _field_of(name: str) -> str:
+    """The field whose equation a driven term stands in: ``S_theta`` → ``theta``."""
+    return name.partition("_")[2]
 
 
 class PDEBranch(nn.Module):
@@ -76,6 +82,11 @@ class PDEBranch(nn.Module):
     Parameters
     ----------
     conditions : channels of B_t
+
+    Attributes
+    ----------
+    driven : names of what `sources` computes, in order
+    channels : from the first that it reaches on
     """
 
     def __init__(self, config: Config, grid: Grid2D, conditions: int) -> None:
@@ -88,9 +99,13 @@ class PDEBranch(nn.Module):
         self.closure = Closure(unresolved, conditions, config.model.hidden) if unresolved else None
         terms = config.extended_terms
         self.extended = ExtendedTerms(terms, grid, config.data.step_seconds) if terms else None
-        channels = driven_channels(config)
-        self.channels = [STATE.index(name) for name in channels]
         system = system_of(config, grid)
+        there = {closure.name for closure in system.closures}
+        self.driven = tuple(name for name in driven_names(config) if name in there)
+        first = min((STATE.index(_field_of(name)) for name in self.driven), default=len(STATE))
+        self.channels = list(range(first, len(STATE)))
+        # Under a split γ what is driven has a factor of its own, and is added beside the equations.
+        system = system.without(*self.driven) if self.split and self.driven else system
         self.semi_lagrangian = pde.advection == "semi_lagrangian"
         limits = None
         if pde.rule == "none":
@@ -110,8 +125,8 @@ class PDEBranch(nn.Module):
         else:
             handled = frozenset({"flows"}) if self.tendency.flows else frozenset({"outer"})
             self.step = RangeScaledEuler(self.tendency, pde.dt, rule=pde.rule, rho=pde.rho, handled=handled)
-        if self.split and channels:
-            self.gamma_closure = nn.Parameter(torch.ones(len(channels)))
+        if self.split and self.channels:
+            self.gamma_closure = nn.Parameter(torch.ones(len(self.channels)))
         # Decay would pull a factor to 0, that is switch the physics off.
         self.undecayed = tuple(name for name in ("gamma", "gamma_closure") if name in self._parameters)
 
@@ -137,16 +152,18 @@ class PDEBranch(nn.Module):
         self, state: Tensor, conditions: Tensor, scaled: nn.Module, tendencies: Tensor | None = None,
         lead: int | Tensor = 1,
     ) -> dict[str, Float[Tensor, "batch y x"]]:  # fmt: skip
-        """Tendencies beside the equations, SI per second: the closure, and the extended terms."""
+        """What the equations are given at every interval, SI: the closure, and the terms that extend them."""
         found: dict[str, Tensor] = {} if self.closure is None else self.closure(scaled(state), conditions)
         if self.extended is None:
-            return found
+            return {name: found[name] for name in self.driven}
         if tendencies is None:  # a field without a past gained nothing
             tendencies = state.new_zeros(state.shape[0], self.extended.memories, *state.shape[2:])
-        added = self.extended(scaled(state), conditions, tendencies, lead)
         scale: Tensor = scaled.scale  # type: ignore[assignment]
-        added = added * (scale / (self.substeps * self.dt))
-        return {f"S_{name}": found.get(f"S_{name}", 0.0) + added[:, c] for c, name in enumerate(STATE)}
+        seconds = self.substeps * self.dt
+        for term, values in self.extended(scaled(state), conditions, tendencies, lead).items():
+            values = values / seconds if term == "relaxation" else values * (scale / seconds)
+            found |= {equations.term_of(term, name): values[:, c] for c, name in enumerate(STATE)}
+        return {name: found[name] for name in self.driven}
 
     def _advance(self, state: Tensor, given: dict[str, Tensor], source: dict[str, Tensor]) -> Tensor:
         inside = given if self.split else {**given, **source}
@@ -157,11 +174,22 @@ class PDEBranch(nn.Module):
             for index in range(len(self.tendency.flows)):
                 later = self.tendency.apply_flow(index, later, inside, self.dt)
         if self.split and source:
-            added = torch.stack(list(source.values()), dim=1) * (self.dt * self.gamma_closure[:, None, None])
+            added = self._beside(state, source) * (self.dt * self.gamma_closure[:, None, None])
             if len(self.channels) == len(STATE):
                 return later + added
             return torch.cat([later[:, : self.channels[0]], later[:, self.channels[0] :] + added], dim=1)
         return later
+
+    def _beside(self, state: Tensor, source: dict[str, Tensor]) -> Float[Tensor, "batch driven y x"]:
+        """What the driven terms of the equations come to: S + G + M − λφ + Q."""
+        columns: list[Tensor | None] = [None] * len(STATE)
+        for name, values in source.items():
+            channel = STATE.index(_field_of(name))
+            term = -values * state[:, channel] if name.startswith(f"{equations.TERMS['relaxation']}_") else values
+            before = columns[channel]
+            columns[channel] = term if before is None else before + term
+        nothing = torch.zeros_like(state[:, 0])
+        return torch.stack([nothing if c is None else c for c in columns[self.channels[0] :]], dim=1)
 
     @torch.no_grad()
     def factors(self) -> dict[str, float]:

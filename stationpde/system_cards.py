@@ -13,7 +13,11 @@ from stationpde import equations
 
 __all__ = ["SYSTEMS", "SystemCard", "card"]
 
-SYSTEMS: Mapping[str, Callable[[], PDESystem]] = {"surface": equations.surface, "anomaly": equations.anomaly}
+SYSTEMS: Mapping[str, Callable[[], PDESystem]] = {
+    "surface": equations.surface,
+    "anomaly": equations.anomaly,
+    "extended": lambda: equations.extended(equations.anomaly()),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,8 @@ def test_show_prints_the_equations_of_the_model_with_the_units_of_their_symbols(
     assert list(card["equations"]) == ["u", "v", "p", "theta", "q"]
     assert {"name": "p_b", "role": "closure", "unit": "Pa", "start": ""} in card["symbols"]
     assert card["latex"].startswith("\\begin{align}")
+    card = json.loads(run("ops show extended --json").stdout)
+    assert {"name": "lambda_theta", "role": "closure", "unit": "1/s", "start": ""} in card["symbols"]
 
 
 def test_an_unknown_name_suggests_the_nearest_and_exits_2():

@@ -34,6 +34,7 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "limiter": ("default", ("pde.rule=limiter", "pde.gamma=one")),
     "semi-lagrangian": ("default", ("pde.advection=semi_lagrangian",)),
     "exact flows": ("default", ("pde.exact_flows=true", "model.closure_every=substep")),
+    "extended": ("default", ('pde.terms=["surroundings", "memory", "relaxation", "radiation"]',)),
     "detrended": ("default", ("lift.method=detrended", "model.annual_harmonics=1")),
 }
 

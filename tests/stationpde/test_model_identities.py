@@ -5,7 +5,7 @@ import torch
 from small_network import STEP, VARIANTS, learner, small_config, small_model, small_series, wild, windows
 
 from stationpde.config import ABLATIONS
-from stationpde.extended_terms import TERMS
+from stationpde.equations import TERMS
 from stationpde.model import StationPDEModel
 from stationpde.training.learner import Learner, LocalReducer
 

@@ -6,7 +6,9 @@ import pytest
 import torch
 from small_network import places, small_config, small_model, windows
 
-from stationpde.extended_terms import TERMS, ExtendedTerms, tendencies_of
+from stationpde import equations
+from stationpde.equations import TERMS
+from stationpde.extended_terms import ExtendedTerms, tendencies_of
 from stationpde.predictors import GROUPS, Predictors
 from stationpde.surroundings import PLACES, Surroundings, View, steps_back
 
@@ -83,8 +85,7 @@ def test_predictors_are_made_of_what_they_say(groups):
 
 def test_extended_terms_start_as_nothing():
     config = small_config()
-    extended = config.with_overrides(['pde.terms=["surroundings", "memory", "relaxation", "radiation"]'])
-    whole, printed = small_model(extended), small_model(config)
+    whole, printed = small_model(small_config("extended")), small_model(config)
     # The factor of the closure is drawn from no generator: the models share all other weights.
     batch = windows(config, [1, 7])
     with torch.no_grad():
@@ -92,15 +93,56 @@ def test_extended_terms_start_as_nothing():
     torch.testing.assert_close(one, other)
 
 
+def test_the_extended_equations_are_the_others_and_four_terms_each_of_which_can_be_taken_out():
+    plain = equations.anomaly()
+    whole = equations.extended(plain)
+    right = {field.name: value.text() for field, value in whole.equations.items()}
+    assert right["theta"].endswith("+ S_theta + G_theta + M_theta - lambda_theta theta + Q_theta")
+    for term in TERMS:
+        names = [equations.term_of(term, name) for name in equations.STATE]
+        less = whole.without(*names)
+        assert {c.name for c in whole.closures} - {c.name for c in less.closures} == set(names)
+        alone = equations.extended(plain, [term])
+        assert {c.name for c in alone.closures} - {c.name for c in plain.closures} == set(names)
+    assert repr(equations.extended(plain, [])).splitlines()[1:] == repr(plain).splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    "overrides", [(), ("model.closure=false",), ("model.closure_wind=false",), ('pde.without=["G_p"]',)]
+)
+def test_what_is_added_beside_the_equations_is_what_they_say(overrides):
+    """Under a split factor driven terms are added outside the compiled program; under one factor they are in it."""
+    split, one = (
+        small_model(small_config("extended", (*overrides, f"pde.gamma={gamma}", "pde.max_wind=8"))).double()
+        for gamma in ("split", "one")
+    )
+    branch, inside = split.pde_branch, one.pde_branch
+    drawn = torch.Generator().manual_seed(2)
+    shape = (2, 5, *split.region.grid.shape)
+    size = torch.tensor([3.0, 3.0, 300.0, 4.0, 1e-3])[:, None, None]
+    state = torch.randn(shape, generator=drawn).double() * size
+    base = torch.tensor([2.0, -1.0, 9.5e4, 285.0, 6e-3])[:, None, None].expand(shape).double()
+    source = {name: torch.randn(2, *shape[2:], generator=drawn).double() * 1e-5 for name in branch.driven}
+    assert inside.driven == branch.driven and ("G_p" in branch.driven) == ("without" not in "".join(overrides))
+    given = {name: base[:, equations.STATE.index(name[:-2])] for name in branch.bases}
+    with torch.no_grad():
+        difference = inside.tendency(state, {**given, **source}) - branch.tendency(state, given)
+        beside = branch._beside(state, source)
+    first = branch.channels[0]
+    # Differences of tendencies of 1e-2 Pa/s and more, in double precision.
+    torch.testing.assert_close(difference[:, first:], beside, rtol=1e-9, atol=1e-15)
+    assert not difference[:, :first].any()
+
+
 @pytest.mark.parametrize("name", TERMS)
 def test_every_term_moves_the_field_and_can_be_left_out(model, name):
     terms = ExtendedTerms((name,), model.region.pde_grid, 21600)
     conditions = model.conditions.step(torch.tensor([1_672_531_200]), 1)
     state, past = torch.randn(1, 5, *model.region.grid.shape), torch.randn(1, 15, *model.region.grid.shape)
-    assert not terms(state, conditions, past, 1).any()
+    assert not terms(state, conditions, past, 1)[name].any()
     with torch.no_grad():
         terms.coefficients[name].fill_(0.1)
-    assert terms(state, conditions, past, 1).any()
+    assert terms(state, conditions, past, 1)[name].any()
     assert list(terms.coefficients) == [name]
 
 
@@ -111,7 +153,7 @@ def test_remembered_tendencies_fade(model):
     conditions = model.conditions.step(torch.tensor([1_672_531_200]), 1)
     state = torch.zeros(1, 5, *model.region.grid.shape)
     past = torch.ones(1, 15, *model.region.grid.shape)
-    sizes = [float(terms(state, conditions, past, lead).detach().abs().mean()) for lead in (1, 2, 4)]
+    sizes = [float(terms(state, conditions, past, lead)["memory"].detach().abs().mean()) for lead in (1, 2, 4)]
     assert sizes[0] > sizes[1] > sizes[2] > 0.0
 
 
