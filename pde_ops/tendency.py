@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .backends import Inputs, make_runner
+from .backends import Inputs, March, make_runner
 from .backends.eager import EagerRunner
 from .errors import DeclarationError, GridError, ShapeError
 from .expr import Call, Constant, Expr, replace, walk
@@ -109,6 +109,12 @@ class Tendency(nn.Module):
     ) -> Float[Tensor, "batch field y x"]:
         """Return ``state + factor · dt · F(state)``, which a fused backend does in one pass."""
         return self.runner.advance(self.inputs(state, closures), dt, factor)
+
+    def march(
+        self, state: Float[Tensor, "batch field y x"], closures: Mapping[str, Tensor] | None, march: March
+    ) -> Float[Tensor, "batch field y x"]:
+        """Return the state after several such steps with closures and coefficients held, which are read but once."""
+        return self.runner.march(self.inputs(state, closures), march)
 
     def wind(
         self, state: Float[Tensor, "batch field y x"], closures: Mapping[str, Tensor] | None = None

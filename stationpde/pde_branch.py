@@ -125,6 +125,9 @@ class PDEBranch(nn.Module):
         else:
             handled = frozenset({"flows"}) if self.tendency.flows else frozenset({"outer"})
             self.step = RangeScaledEuler(self.tendency, pde.dt, rule=pde.rule, rho=pde.rho, handled=handled)
+        decays = self.split and "relaxation" in terms  # beside the equations, and by a state that changes
+        plain = pde.rule == "none" and not (self.semi_lagrangian or self.tendency.flows)
+        self.marches = plain and not (self.every_substep or decays)
         if self.split and self.channels:
             self.gamma_closure = nn.Parameter(torch.ones(len(self.channels)))
         # Decay would pull a factor to 0, that is switch the physics off.
@@ -142,6 +145,8 @@ class PDEBranch(nn.Module):
         """The physical forecast of the next field; ``scaled`` turns SI into what networks see."""
         given = {name: base[:, STATE.index(name[:-2])] for name in self.bases} if base is not None else {}
         source = self.sources(state, conditions, scaled, tendencies, lead)
+        if self.marches:
+            return self._marched(state, given, source)
         for substep in range(self.substeps):
             if substep and self.every_substep:
                 source = self.sources(state, conditions, scaled)
@@ -179,6 +184,16 @@ class PDEBranch(nn.Module):
                 return later + added
             return torch.cat([later[:, : self.channels[0]], later[:, self.channels[0] :] + added], dim=1)
         return later
+
+    def _marched(self, state: Tensor, given: dict[str, Tensor], source: dict[str, Tensor]) -> Tensor:
+        """All sub-steps at once, where nothing but the state changes between them."""
+        assert isinstance(self.step, RangeScaledEuler)
+        if not (self.split and source):
+            return self.step.march(state, {**given, **source}, self.substeps)
+        added = self._beside(state, source) * (self.dt * self.gamma_closure[:, None, None])
+        if self.channels[0]:
+            added = torch.cat([torch.zeros_like(state[:, : self.channels[0]]), added], dim=1)
+        return self.step.march(state, given, self.substeps, added)
 
     def _beside(self, state: Tensor, source: dict[str, Tensor]) -> Float[Tensor, "batch driven y x"]:
         """What the driven terms of the equations come to: S + G + M − λφ + Q."""

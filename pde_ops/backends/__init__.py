@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..grid import BoundGrid, Grid2D
     from ..lowering import Program
 
-__all__ = ["BACKENDS", "Inputs", "Runner", "make_runner"]
+__all__ = ["BACKENDS", "Inputs", "March", "Runner", "make_runner", "step_by_step"]
 
 BACKENDS: Mapping[str, str] = {
     "torch": "pde_ops.backends.eager:EagerRunner",
@@ -49,6 +49,25 @@ class Inputs:
     grid: BoundGrid
 
 
+@dataclass(frozen=True, slots=True)
+class March:
+    """Several Euler steps with all but the state held.
+
+    Attributes
+    ----------
+    dt : seconds of a step
+    steps : how many
+    factor : ``[field]`` on every increment, None for ones
+    added : ``[batch, field, y, x]``, put on the state after every ``every`` steps
+    """
+
+    dt: float
+    steps: int
+    factor: Tensor | None = None
+    added: Tensor | None = None
+    every: int = 1
+
+
 class Runner(Protocol):
     """Runs one program; differentiable in the state, the closures, the coefficients and the factor."""
 
@@ -58,8 +77,21 @@ class Runner(Protocol):
     def advance(self, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
         """Return state + factor · dt · F(state); ``factor [field]``, None for ones."""
 
+    def march(self, inputs: Inputs, march: March) -> Tensor:
+        """Return the state after several such steps."""
+
     def describe(self) -> str:
         """Say in one line what runs."""
+
+
+def step_by_step(runner: Runner, inputs: Inputs, march: March) -> Tensor:
+    """Return what `Runner.march` does, one step after the other."""
+    state = inputs.state
+    for step in range(1, march.steps + 1):
+        state = runner.advance(replace(inputs, state=state), march.dt, march.factor)
+        if march.added is not None and step % march.every == 0:
+            state = state + march.added
+    return state
 
 
 def make_runner(name: str, program: Program, grid: Grid2D) -> Runner:

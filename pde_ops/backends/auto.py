@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import BackendError
 from ..grid import Grid2D
 from ..lowering import Program
-from . import Inputs, Runner, make_runner
+from . import Inputs, March, Runner, make_runner
 
 if TYPE_CHECKING:
     from ..integrators.scaling import Rule
@@ -35,6 +35,10 @@ class AutoRunner:
     def advance(self, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
         """Return state + factor · dt · F(state)."""
         return self.runner_for(inputs.state).advance(inputs, dt, factor)
+
+    def march(self, inputs: Inputs, march: March) -> Tensor:
+        """Return the state after several steps with all else held."""
+        return self.runner_for(inputs.state).march(inputs, march)
 
     def scaled_advance(self, inputs: Inputs, dt: float, factor: Tensor, rule: Rule, rho: float) -> Tensor:
         """Return state + factor · scaled(dt · F(state)), see :mod:`pde_ops.integrators.scaling`."""

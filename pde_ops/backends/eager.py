@@ -13,7 +13,7 @@ from torch import Tensor
 from ..grid import Grid2D
 from ..lowering import Group, Node, Program, schedule
 from ..parity import plain, turned
-from . import Inputs
+from . import Inputs, March, step_by_step
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -52,6 +52,10 @@ class EagerRunner:
         """Return state + factor · dt · F(state)."""
         rate = self.tendency(inputs)
         return inputs.state + (dt * rate if factor is None else (dt * factor)[:, None, None] * rate)
+
+    def march(self, inputs: Inputs, march: March) -> Float[Tensor, "batch field y x"]:
+        """Return the state after several steps with all else held."""
+        return step_by_step(self, inputs, march)
 
     def describe(self) -> str:
         """Say in one line what runs."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..grid import BoundGrid, Grid2D
 from ..lowering import Program
-from . import Inputs
+from . import Inputs, March, step_by_step
 from .eager import EagerRunner
 
 __all__ = ["InductorRunner"]
@@ -38,6 +38,10 @@ class InductorRunner:
         """Return state + factor · dt · F(state)."""
         result: Tensor = self._function("advance", self._advance)(*self._unpack(inputs), dt, factor)
         return result
+
+    def march(self, inputs: Inputs, march: March) -> Tensor:
+        """Return the state after several steps with all else held; the compiled step is called for each."""
+        return step_by_step(self, inputs, march)
 
     def describe(self) -> str:
         """Say in one line what runs."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from ..backends import March
 from ..errors import DeclarationError, StabilityError
 from ..tendency import Tendency
 from .base import Closures, Integrator, register
@@ -76,16 +77,28 @@ class RangeScaledEuler(Integrator):
     ) -> Float[Tensor, "batch field y x"]:
         """Return the state ``dt`` seconds later."""
         if self.rule == "none":
-            factor = bounded_factor(self.gamma)
-            for _ in range(self.substeps):
-                state = self.tendency.advance(state, closures, self.dt / self.substeps, factor)
-            return state
+            return self.march(state, closures, 1)
         fused = getattr(self.tendency.runner, "scaled_advance", None)
         if fused is not None and self.rule != "weathergft":
             advanced: Tensor = fused(self.tendency.inputs(state, closures), self.dt, self.gamma, self.rule, self.rho)
             return advanced
         increment = self.dt * self.tendency(state, closures)
         return state + self.gamma[:, None, None] * scaled(increment, state, self.rule, self.rho)
+
+    def march(
+        self,
+        state: Float[Tensor, "batch field y x"],
+        closures: Closures | None,
+        times: int,
+        added: Float[Tensor, "batch field y x"] | None = None,
+    ) -> Float[Tensor, "batch field y x"]:
+        """Return the state ``times`` steps later under the rule ``none``; ``added`` is put on it after each of them."""
+        if self.rule != "none":
+            raise DeclarationError(f"{self.name}: rule '{self.rule}' has to look at every step", do="call the step")
+        march = March(
+            self.dt / self.substeps, times * self.substeps, bounded_factor(self.gamma), added, every=self.substeps
+        )
+        return self.tendency.march(state, closures, march)
 
     @property
     def longest_step(self) -> float:

@@ -12,9 +12,10 @@ from ...errors import BackendError
 from .compiled import Call, Stored
 from .scaled import ScaleKernel, scale_kernel
 
-__all__ = ["Evaluate", "Scale", "evaluate", "scale"]
+__all__ = ["Evaluate", "Repeat", "Scale", "evaluate", "repeat", "scale"]
 
 Rule = tuple[str, float, float]  # name, rho, quiet share
+Pattern = tuple[int, int]  # how many steps, and after how many of them something is added
 WANTS = {  # kinds of scalars that derivatives are wanted by: (coefficients, factors) -> what the plan calls them
     (False, False): frozenset[str](),
     (True, False): frozenset({"coefficient"}),
@@ -29,6 +30,23 @@ def evaluate(call: Call, state: Tensor, coefficients: Tensor, factor: Tensor, cl
         result: Tensor = Evaluate.apply(call, state, coefficients, factor, *closures)  # type: ignore[no-untyped-call]
         return result
     return call.compiled.forward(call, state, closures, coefficients, factor)[0]
+
+
+def repeat(
+    call: Call,
+    pattern: Pattern,
+    state: Tensor,
+    coefficients: Tensor,
+    factor: Tensor,
+    added: Tensor | None,
+    closures: list[Tensor],
+) -> Tensor:
+    """State advanced several times, all else held."""
+    others = closures if added is None else [*closures, added]
+    if _is_recorded(state, coefficients, factor, others):
+        result: Tensor = Repeat.apply(call, pattern, state, coefficients, factor, added, *closures)  # type: ignore[no-untyped-call]
+        return result
+    return _repeated(call, pattern, state, coefficients, factor, added, closures, kept=None)
 
 
 def scale(
@@ -71,6 +89,53 @@ class Evaluate(torch.autograd.Function):
         return (None, *_first_order(grads))
 
 
+class Repeat(torch.autograd.Function):
+    """State advanced several times, with the generated adjoint of each step.
+
+    To torch it is one function: on a small grid, calls and their bookkeeping take longer than the kernels.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        call: Call,
+        pattern: Pattern,
+        state: Tensor,
+        coefficients: Tensor,
+        factor: Tensor,
+        added: Tensor | None,
+        *closures: Tensor,
+    ) -> Tensor:
+        """Run the forward kernel as often as asked."""
+        kept: list[Tensor | None] = []
+        result = _repeated(call, pattern, state, coefficients, factor, added, closures, kept=kept)
+        ctx.call, ctx.pattern, ctx.adds = call, pattern, added is not None
+        read = call.compiled.to_save(call.kind)[1]
+        ctx.reads = len(read)
+        ctx.save_for_backward(coefficients, factor, *[closures[k] for k in read], *kept)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        """Run the adjoint kernel from the last step to the first, and sum what each gives."""
+        coefficients, factor, *rest = ctx.saved_tensors
+        closures, kept = rest[: ctx.reads], rest[ctx.reads :]
+        steps, every = ctx.pattern
+        adding = ctx.adds and ctx.needs_input_grad[5]
+        with torch.no_grad():
+            seed, by_added, total = given.contiguous(), None, None
+            for step in range(steps, 0, -1):
+                if adding and step % every == 0:
+                    by_added = seed if by_added is None else by_added + seed
+                state, *stored = kept[3 * step - 3 : 3 * step]
+                saved = (state, coefficients, factor, *stored, *closures)
+                grads = _adjoint(ctx, {"seed": seed}, saved, coefficients_at=3)
+                seed = grads[0]  # type: ignore[assignment]
+                total = grads if total is None else _summed(total, grads, ctx.needs_input_grad[6:])
+            by_state, by_coefficients, by_factor, *by_closure = [seed, *total[1:]] if total else [seed, None, None]
+        return (None, None, *_first_order([by_state, by_coefficients, by_factor, by_added, *by_closure]))
+
+
 class Scale(torch.autograd.Function):
     """State advanced by a scaled increment."""
 
@@ -97,6 +162,39 @@ class Scale(torch.autograd.Function):
             grads = _adjoint(ctx, seeds, saved, coefficients_at=3)
             grads[2] = by_factor.to(factor.dtype)
         return (None, None, *_first_order(grads))
+
+
+def _repeated(
+    call: Call,
+    pattern: Pattern,
+    state: Tensor,
+    coefficients: Tensor,
+    factor: Tensor,
+    added: Tensor | None,
+    closures: Sequence[Tensor],
+    *,
+    kept: list[Tensor | None] | None,
+) -> Tensor:
+    """The last state; ``kept`` takes what the adjoint of each step wants: state, intermediates, values."""
+    steps, every = pattern
+    for step in range(1, steps + 1):
+        result, stored = call.compiled.forward(call, state, closures, coefficients, factor, recording=kept is not None)
+        if kept is not None:
+            kept += [state, *stored]
+        if added is not None and step % every == 0:
+            result += added
+        state = result
+    return state
+
+
+def _summed(total: list[Tensor | None], grads: list[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
+    """Derivatives by scalars and by the closures that are asked for; that by the state is the next seed."""
+    sums = list(total)
+    for k, grad in enumerate(grads[1:], 1):
+        before = total[k]
+        if grad is not None and before is not None and (k < 3 or wanted[k - 3]):
+            sums[k] = before + grad
+    return sums
 
 
 def _scaled(

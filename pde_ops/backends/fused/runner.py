@@ -16,9 +16,9 @@ from torch import Tensor
 from ...errors import BackendError
 from ...grid import ROW_STATICS, BoundGrid, Grid2D
 from ...lowering import Program
-from .. import Inputs
+from .. import Inputs, March
 from ..eager import EagerRunner
-from .autograd import evaluate, scale
+from .autograd import evaluate, repeat, scale
 from .compiled import Call, Compiled, Kind
 from .engine import choose_engine
 from .scaled import RULES
@@ -67,6 +67,17 @@ class FusedRunner:
         if self.engine.name == "torch":
             return self._baseline.advance(inputs, dt, factor)
         return self._evaluate("advance", inputs, dt, factor)
+
+    def march(self, inputs: Inputs, march: March) -> Tensor:
+        """Return the state after several steps with all else held: one function to torch, whatever their number."""
+        if torch.compiler.is_compiling():
+            return _outside(self.march, inputs, march)
+        if self.engine.name == "torch":
+            return self._baseline.march(inputs, march)
+        state, coefficients, factor, closures = self._checked(inputs, march.factor)
+        added = None if march.added is None else _dense(march.added, state.dtype)
+        call = self._call("advance", inputs, march.dt)
+        return repeat(call, (march.steps, march.every), state, coefficients, factor, added, closures)
 
     def scaled_advance(self, inputs: Inputs, dt: float, factor: Tensor, rule: str, rho: float) -> Tensor:
         """Return state + factor · scaled(dt · F(state)), see :mod:`pde_ops.integrators.scaling`."""
