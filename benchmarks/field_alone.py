@@ -65,7 +65,7 @@ def section(path: Path) -> str:
     commits = sorted({str(_cell(one).about.get("commit")) for one in found.values()})
     parts = [
         "## What the equations are worth to the field alone",
-        "Without the guide (`model.guide=none`), seed 0, half the cap, MSE on the test windows; nothing was chosen by it.",
+        "Test MSE without the guide (`model.guide=none`), seed 0, half the cap; nothing was chosen by it.",
         grid(head, rows),
         "How much lower the MSE is with equations than without a PDE branch; *n.s.*: not significant at 5 % by a block "
         "bootstrap over weeks of issue days and by Diebold and Mariano.",
