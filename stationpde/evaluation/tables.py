@@ -35,10 +35,10 @@ def markdown(results: Results, pictures: Mapping[int, str] = MappingProxyType({}
 
 
 def shown_number(value: float | None) -> str:
-    """Four digits, as tables print them."""
+    """Four digits, as tables print them, the last ones too when they are zero."""
     if value is None or value != value:
         return "–"
-    return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+    return f"{value:#.4g}" if abs(value) < 999.95 else f"{value:.0f}"
 
 
 def _hours(results: Results) -> str:
