@@ -25,7 +25,9 @@ def benchmark(
         str, typer.Option(metavar="A,B|all", help="Names, or all; also default-no_pde, dlinear@0:2.")
     ] = "all",
     seeds: Annotated[str, typer.Option(metavar="0:5", help="Of models that draw random numbers.")] = "0",
-    horizons: Annotated[str | None, typer.Option(metavar="24,48,96", help="Hours ahead; 24 by default.")] = None,
+    horizons: Annotated[
+        str | None, typer.Option(metavar="24,48,96", help="Hours ahead; 24 by default; also 24@0:3,96.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", metavar="DIR", help="Runs, cells and tables.")] = None,
     cells: Annotated[Path | None, typer.Option(metavar="DIR", help="Finished cells, if not in DIR/cells.")] = None,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Cells trained at once, one thread each.")] = 1,
@@ -58,9 +60,10 @@ def benchmark(
     target = out or Path("runs") / f"benchmark-{name}-{protocol}"
     chosen = choice(recipe, "--recipe", ("default", "paper"))
     names, own_seeds = _models(models)
+    hours, horizon_seeds = _hours(horizons)
     plan = BenchmarkPlan(
         store=store, protocol=protocol, models=names, out=target, seeds=tuple(seeds_of(seeds)), own_seeds=own_seeds,
-        horizons=() if horizons is None else _hours(horizons), recipe=chosen, overrides=tuple(overrides or ()),
+        horizons=hours, horizon_seeds=horizon_seeds, recipe=chosen, overrides=tuple(overrides or ()),
         cap=_cap(cap, chosen), cells=cells, jobs=jobs, keep_stale=keep_stale, leave_out=leave_out,
         quality=choice(quality, "--quality", ("gross", "full")), command=typed(),
         max_seconds=None if max_time is None else span_seconds(max_time, "--max-time"),
@@ -159,11 +162,17 @@ def _models(text: str) -> tuple[tuple[str, ...], dict[str, tuple[int, ...]]]:
     return tuple(dict.fromkeys(name for name, _, _ in parts)), own
 
 
-def _hours(text: str) -> tuple[int, ...]:
+def _hours(text: str | None) -> tuple[tuple[int, ...], dict[int, tuple[int, ...]]]:
+    """Hours ahead, and the seeds of those that have their own: ``24@0:3,48``."""
+    if text is None:
+        return (), {}
+    parts = [part.partition("@") for part in text.split(",")]
     try:
-        return tuple(sorted({int(part) for part in text.split(",")}))
+        hours = [int(number) for number, _, _ in parts]
     except ValueError:
         raise typer.BadParameter(f"'{text}' is not of the form 24,48,96", param_hint="--horizons") from None
+    own = {int(number): tuple(seeds_of(seeds, "--horizons")) for number, at, seeds in parts if at}
+    return tuple(sorted(set(hours))), own
 
 
 def _cap(text: str, recipe: str) -> float | None:

@@ -44,7 +44,8 @@ class BenchmarkPlan:
     Attributes
     ----------
     store : a store, raw files, or the name of a dataset
-    own_seeds : those of models that are to be run from other seeds than the rest
+    own_seeds, horizon_seeds : those of models, and of horizons, that are to be run from other seeds than the rest; a
+        model's own come first
     cap : CPU seconds of each learned model, its search included; None without a limit
     cells : folder of finished cells; ``out/cells`` by default
     jobs : cells that are trained at once, each in a process with one thread
@@ -60,6 +61,7 @@ class BenchmarkPlan:
     out: Path
     seeds: tuple[int, ...] = (0,)
     own_seeds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    horizon_seeds: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     horizons: tuple[int, ...] = ()
     recipe: Any = "default"
     overrides: tuple[str, ...] = ()
@@ -93,16 +95,18 @@ class BenchmarkPlan:
         made = []
         for model in dict.fromkeys(self.models):
             found = contestant(model)
-            seeds = self.own_seeds.get(model, self.seeds) if found.is_seeded else (None,)
             cap = self.cap if found.learns else None
             made += [
-                Task(self.protocol, h, model, s, self.recipe, self.overrides, cap, self.leave_out)
-                for h in self.hours
-                for s in seeds
+                Task(self.protocol, hours, model, seed, self.recipe, self.overrides, cap, self.leave_out)
+                for hours in self.hours
+                for seed in (self._seeds(model, hours) if found.is_seeded else (None,))
             ]
         # What combines others comes after them and finds them trained.
         order = {task: (bool(contestant(task.model).members), task.seed or 0, task.hours) for task in made}
         return sorted(made, key=lambda task: (contestant(task.model).learns, *order[task]))
+
+    def _seeds(self, model: str, hours: int) -> tuple[int, ...]:
+        return self.own_seeds.get(model, self.horizon_seeds.get(hours, self.seeds))
 
     def unavailable(self) -> dict[str, str]:
         """Models that cannot run here, and why; their finished cells count all the same."""

@@ -74,6 +74,15 @@ def test_a_model_may_have_seeds_of_its_own(finished):
     assert rows["StationPDE"].count("±") == 5 and "±" not in rows["DLinear"]
 
 
+def test_a_horizon_may_have_seeds_of_its_own():
+    plan = plan_of(Path("x"), "persistence", "dlinear", "default", horizons=(24, 48), horizon_seeds={24: (0, 1, 2)},
+                   own_seeds={"dlinear": (4,)})  # fmt: skip
+    seeds = {(t.model, t.hours): [o.seed for o in plan.tasks() if (o.model, o.hours) == (t.model, t.hours)]
+             for t in plan.tasks()}  # fmt: skip
+    assert seeds["default", 24] == [0, 1, 2] and seeds["default", 48] == [0]
+    assert seeds["dlinear", 24] == seeds["dlinear", 48] == [4] and seeds["persistence", 24] == [None]
+
+
 def test_cells_are_small_files_with_everything_a_table_says(finished):
     plan, _ = finished
     paths = sorted(plan.cell_folder.glob("*.json"))
