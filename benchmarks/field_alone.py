@@ -7,17 +7,14 @@ many steps, one seed, half the cap. Finished cells are kept in ``benchmarks/cell
 
 from __future__ import annotations
 
-import sys
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.section import ROOT, write_section
-from cli._progress import ProgressDisplay
-from stationpde.data import load_series
+from benchmarks.section import ROOT, scored, write_section
 from stationpde.equations import TERMS
-from stationpde.evaluation.benchmark import CAP_SECONDS, BenchmarkPlan, run_benchmark
+from stationpde.evaluation.benchmark import CAP_SECONDS, BenchmarkPlan
 from stationpde.evaluation.cells import Cell
-from stationpde.evaluation.contestants import Task, contestant
 from stationpde.evaluation.results import HorizonResults
 from stationpde.evaluation.significance import Comparison, compare
 from stationpde.evaluation.tables import LONG_NAMES, grid, shown_number
@@ -39,7 +36,7 @@ class Case:
 
 CASES = {
     "printed": Case("printed equations"),
-    "extended": Case("extended equations", overrides=(f"pde.terms={list(TERMS)}".replace("'", '"').replace(" ", ""),)),
+    "extended": Case("extended equations", overrides=(f"pde.terms={json.dumps(list(TERMS))}",)),
     "none-steps": Case("no PDE branch, as many steps as the printed", "default-no_pde", as_many_steps_as="printed"),
     "none-time": Case("no PDE branch, as much time", "default-no_pde"),
 }
@@ -105,15 +102,7 @@ def _scored(name: str, case: Case, path: Path, overrides: tuple[str, ...]) -> Ho
         store=str(path), protocol="w2k-like", models=(case.model,), out=OUT / name, cells=CELLS / name,
         overrides=overrides, cap=CAP_SECONDS / 2, command="python -m benchmarks.field_alone",
     )  # fmt: skip
-    config = contestant(case.model).config(Task(plan.protocol, 24, case.model, 0))
-    with ProgressDisplay() as display:
-        series = load_series(
-            plan.store, config.data, cache=plan.out, watcher=display, command="benchmark", quality="gross"
-        )
-        results, bench = run_benchmark(plan, series, display)
-    if bench.failed:
-        sys.exit(f"{name}: {', '.join(bench.failed)} failed")
-    return results.horizons[0]
+    return scored(plan)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ table of their own. Finished cells are kept in ``benchmarks/cells/networks`` and
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from cli._progress import ProgressDisplay
-from stationpde.data import load_series
-from stationpde.evaluation.benchmark import BenchmarkPlan, run_benchmark
-from stationpde.evaluation.contestants import Task, contestant
+from benchmarks.section import PAGE, ROOT, default_record, scored
+from stationpde.evaluation.benchmark import BenchmarkPlan
 from stationpde.evaluation.page import update_page
 from stationpde.evaluation.results import HorizonResults
 from stationpde.evaluation.significance import Comparison
 from stationpde.evaluation.tables import LONG_NAMES, grid
 
-ROOT = Path(__file__).parents[1]
-PAGE, CELLS = ROOT / "docs" / "results.md", ROOT / "benchmarks" / "cells" / "networks"
+CELLS = ROOT / "benchmarks" / "cells" / "networks"
 # The model without parts that a long record gains little from, and how a table calls them.
 WITHOUT = {
     "default-no_last_day": "without the level of the last day",
@@ -111,10 +106,9 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=PAGE, help="page whose section is written anew")
     parser.add_argument("--only", choices=tuple(NETWORKS), help="compute one network and write nothing")
     options = parser.parse_args()
-    shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
-    record = options.record or shared / "data" / "inmet_south" / "observations.npz"
+    record = options.record or default_record()
     names = [options.only] if options.only else list(NETWORKS)
-    found = {name: scored(name, record, options.out, options.cells) for name in names}
+    found = {name: of_network(name, record, options.out, options.cells) for name in names}
     if options.only:
         print(section(found))
         return
@@ -122,7 +116,7 @@ def main() -> None:
     print(options.page)
 
 
-def scored(name: str, record: Path, out: Path, cells: Path, models: Sequence[str] = MODELS) -> HorizonResults:
+def of_network(name: str, record: Path, out: Path, cells: Path, models: Sequence[str] = MODELS) -> HorizonResults:
     """The cells of one network."""
     folder = out / name
     cut = NETWORKS[name].cut(record, folder / "observations.npz")
@@ -130,15 +124,7 @@ def scored(name: str, record: Path, out: Path, cells: Path, models: Sequence[str
         store=str(cut), protocol="w2k-like", models=tuple(models), out=folder, cells=cells / name,
         command="python -m benchmarks.other_networks",
     )  # fmt: skip
-    config = contestant("default").config(Task(plan.protocol, 24, "default", 0))
-    with ProgressDisplay() as display:
-        series = load_series(
-            plan.store, config.data, cache=plan.out, watcher=display, command="benchmark", quality="gross"
-        )
-        results, bench = run_benchmark(plan, series, display)
-    if bench.failed:
-        sys.exit(f"{name}: {', '.join(bench.failed)} failed")
-    return results.horizons[0]
+    return scored(plan)
 
 
 def section(found: dict[str, HorizonResults]) -> str:

@@ -1,17 +1,23 @@
-"""A command that measures one record and writes one section of ``docs/results.md``."""
+"""What commands share that measure a record and write a section of ``docs/results.md``."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from cli._progress import ProgressDisplay
+from stationpde.data import load_series
+from stationpde.evaluation.benchmark import BenchmarkPlan, run_benchmark
+from stationpde.evaluation.contestants import contestant
 from stationpde.evaluation.page import update_page
+from stationpde.evaluation.results import HorizonResults
 
-__all__ = ["write_section"]
+__all__ = ["PAGE", "ROOT", "default_record", "scored", "write_section"]
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -23,8 +29,26 @@ def write_section(name: str, about: str | None, section: Callable[[Path], str]) 
     parser.add_argument("store", nargs="?", help="a store or raw files; inmet_south of the shared data by default")
     parser.add_argument("--page", type=Path, default=PAGE, help="page whose section is written anew")
     options = parser.parse_args()
-    shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
-    path = Path(options.store or shared / "data" / "inmet_south" / "observations.npz")
+    path = Path(options.store or default_record())
     torch.set_num_threads(1)
     update_page(options.page, f"{name}, w2k-like {path.parent.name}/{path.name}", section(path))
     print(options.page)
+
+
+def default_record() -> Path:
+    """``inmet_south`` of the shared data."""
+    shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
+    return shared / "data" / "inmet_south" / "observations.npz"
+
+
+def scored(plan: BenchmarkPlan) -> HorizonResults:
+    """The cells of a plan of one horizon, computed where they are missing; ends the command if one failed."""
+    config = contestant("default").config(plan.tasks()[0])
+    with ProgressDisplay() as display:
+        series = load_series(
+            plan.store, config.data, cache=plan.out, watcher=display, command="benchmark", quality="gross"
+        )
+        results, bench = run_benchmark(plan, series, display)
+    if bench.failed:
+        sys.exit(f"{plan.out.name}: {', '.join(bench.failed)} failed")
+    return results.horizons[0]
