@@ -10,6 +10,7 @@ from . import ops as ops
 from . import stability as stability
 from . import stencils as stencils
 from . import units as units
+from .backends import March as March
 from .boundaries import Boundary as Boundary
 from .boundaries import Rim as Rim
 from .errors import BackendError as BackendError

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 import pde_ops as po
-from pde_ops import stability
-from pde_ops.backends import March
+from pde_ops import March, stability
 from pde_ops.errors import BackendError, DeclarationError
 from pde_ops.ops import advection, friction, laplacian, saturation_humidity
 
