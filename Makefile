@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/stationpde demo --out out/demo
+	$(BIN)/stationpde demo --output out/demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"

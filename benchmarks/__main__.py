@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from fields.atomic import write_file
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
@@ -26,13 +27,13 @@ def main() -> None:
     parser.add_argument("--languages-python", type=Path, help="interpreter that has Devito and GT4Py")
     options = parser.parse_args()
     if not options.render:
-        write_atomically(RESULTS, json.dumps(measured(options), indent=2) + "\n")
+        write_file(RESULTS, (json.dumps(measured(options), indent=2) + "\n").encode())
         print(RESULTS.relative_to(ROOT))
     from .readme import results_block, with_results
     from .render import page
 
-    write_atomically(PAGE, page(json.loads(RESULTS.read_text(encoding="utf-8"))))
-    write_atomically(README, with_results(README.read_text(encoding="utf-8"), results_block(CELLS)))
+    write_file(PAGE, page(json.loads(RESULTS.read_text(encoding="utf-8"))).encode())
+    write_file(README, with_results(README.read_text(encoding="utf-8"), results_block(CELLS)).encode())
     for written in (PAGE, README):
         print(written.relative_to(ROOT))
 
@@ -55,27 +56,18 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         module = import_module(f".{name}", __package__)
         elsewhere = {"languages_python": options.languages_python} if name == "pde_step" else {}
         load = round(os.getloadavg()[0], 1)
-        found = {"quick": options.quick, "load_average": load, **module.measure(options.quick, **elsewhere)}
+        measured = {"quick": options.quick, "load_average": load, **module.measure(options.quick, **elsewhere)}
         # What this run could not measure keeps its figure from the last one that could.
-        kept = {key: value for key, value in results.get(name, {}).items() if key in found and _is_empty(found[key])}
-        results[name] = {**found, **kept}
+        empty = {key for key, figure in measured.items() if _is_empty(figure)}
+        former = {key: value for key, value in results.get(name, {}).items() if key in empty}
+        results[name] = {**measured, **former}
         if changed:
             results[name]["packages"] = changed
     return results
 
 
-def _is_empty(found: Any) -> bool:
-    return found is None or (isinstance(found, dict) and all(value is None for value in found.values()))
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Replace a file as a whole: a reader never sees half of it."""
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as staged:
-        staged.write(text)
-        staged.flush()
-        os.fsync(staged.fileno())
-    Path(staged.name).chmod(0o644)
-    Path(staged.name).replace(file)
+def _is_empty(figure: Any) -> bool:
+    return figure is None or (isinstance(figure, dict) and all(value is None for value in figure.values()))
 
 
 if __name__ == "__main__":

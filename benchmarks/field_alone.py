@@ -1,4 +1,4 @@
-"""``python -m benchmarks.field_alone``: what the equations are worth to the field without the guide.
+"""``python -m benchmarks.field_alone``: skill of the equations in the field without the guide.
 
 The printed equations and the extended ones against the same model without a PDE branch, trained for as long and for as
 many steps, one seed, half the cap. Finished cells are kept in ``benchmarks/cells/without_guide``; written into
@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.section import ROOT, scored, write_section
-from stationpde.equations import TERMS
-from stationpde.evaluation.benchmark import CAP_SECONDS, BenchmarkPlan
-from stationpde.evaluation.cells import Cell
-from stationpde.evaluation.results import HorizonResults
-from stationpde.evaluation.significance import Comparison, compare
-from stationpde.evaluation.tables import LONG_NAMES, grid, shown_number
+from stationpde.evaluation import (
+    CAP_SECONDS,
+    LONG_NAMES,
+    BenchmarkPlan,
+    Cell,
+    Comparison,
+    HorizonResults,
+    compare,
+    grid,
+    shown_number,
+)
+from stationpde.physics import TERMS
 
 CELLS, OUT = ROOT / "benchmarks" / "cells" / "without_guide", ROOT / "out" / "field_alone"
 # Epochs that no run reaches: the cap ends it.
@@ -26,7 +32,7 @@ ALONE = ("model.guide=none", "train.epochs=10")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A model of the table; ``as_many_steps_as`` names the case whose steps it is given."""
+    """A model of the table; ``as_many_steps_as`` names the case whose number of steps it takes."""
 
     title: str
     model: str = "default"
@@ -44,58 +50,58 @@ CASES = {
 
 
 def section(path: Path) -> str:
-    """The section as Markdown."""
-    found: dict[str, HorizonResults] = {}
+    """Write the section as Markdown."""
+    results: dict[str, HorizonResults] = {}
     for name, case in CASES.items():
-        steps = () if case.as_many_steps_as is None else (f"train.max_steps={_steps(found[case.as_many_steps_as])}",)
-        found[name] = _scored(name, case, path, (*ALONE, *case.overrides, *steps))
-    variables = found["printed"].variables
-    least = {v: min(_mse(one, v) for one in found.values()) for v in variables}
+        steps = () if case.as_many_steps_as is None else (f"train.max_steps={_steps(results[case.as_many_steps_as])}",)
+        results[name] = _scored(name, case, path, (*ALONE, *case.overrides, *steps))
+    variables = results["printed"].variables
+    least = {v: min(_mse(one, v) for one in results.values()) for v in variables}
     rows = []
     for name, case in CASES.items():
-        cell = _cell(found[name])
-        shown = {v: shown_number(_mse(found[name], v)) for v in variables}
-        values = [f"**{shown[v]}**" if _mse(found[name], v) == least[v] else shown[v] for v in variables]
+        cell = _cell(results[name])
+        shown = {v: shown_number(_mse(results[name], v)) for v in variables}
+        values = [f"**{shown[v]}**" if _mse(results[name], v) == least[v] else shown[v] for v in variables]
         training = cell.about["training"]
-        nmse = shown_number(found[name].nmse(cell.task.model))
+        nmse = shown_number(results[name].nmse(cell.task.model))
         rows.append([case.title, f"{training['steps']:,}", f"{training['cpu_seconds']:.0f}", *values, nmse])
     head = ["", "steps", "CPU s", *(LONG_NAMES[v] for v in variables), "nMSE"]
-    commits = sorted({str(_cell(one).about.get("commit")) for one in found.values()})
+    commits = sorted({str(_cell(one).about.get("commit")) for one in results.values()})
     parts = [
-        "## What the equations are worth to the field alone",
+        "## Skill of the equations without the guide",
         "Test MSE without the guide (`model.guide=none`), seed 0, half the cap; nothing was chosen by it.",
         grid(head, rows),
         "How much lower the MSE is with equations than without a PDE branch; *n.s.*: not significant at 5 % by a block "
         "bootstrap over weeks of issue days and by Diebold and Mariano.",
-        grid(["", *(LONG_NAMES[v] for v in variables)], _gains(found)),
+        grid(["", *(LONG_NAMES[v] for v in variables)], _gains(results)),
         f"`python -m benchmarks.field_alone`, commit {', '.join(commits)}.",
     ]
     return "\n\n".join(parts)
 
 
-def _gains(found: dict[str, HorizonResults]) -> list[list[str]]:
+def _gains(results: dict[str, HorizonResults]) -> list[list[str]]:
     rows = []
     for ours in ("printed", "extended"):
         for without, label in ((f"none-{ours}", "at as many steps"), ("none-time", "in as much time")):
-            gains = compare(_cell(found[ours]).statistics, _cell(found[without]).statistics)
+            gains = compare(_cell(results[ours]).statistics, _cell(results[without]).statistics)
             rows.append([f"{CASES[ours].title}, {label}", *map(_percent, gains.values())])
     return rows
 
 
-def _percent(found: Comparison) -> str:
-    return f"{100 * found.gain:+.1f}\N{NO-BREAK SPACE}%{'' if found.is_significant else ' n.s.'}"
+def _percent(comparison: Comparison) -> str:
+    return f"{100 * comparison.gain:+.1f}\N{NO-BREAK SPACE}%{'' if comparison.is_significant else ' n.s.'}"
 
 
-def _cell(found: HorizonResults) -> Cell:
-    return next(iter(found.cells.values()))[0]
+def _cell(results: HorizonResults) -> Cell:
+    return next(iter(results.cells.values()))[0]
 
 
-def _steps(found: HorizonResults) -> int:
-    return int(_cell(found).about["training"]["steps"])
+def _steps(results: HorizonResults) -> int:
+    return int(_cell(results).about["training"]["steps"])
 
 
-def _mse(found: HorizonResults, variable: str) -> float:
-    return float(_cell(found).about["scores"][variable]["mse"])
+def _mse(results: HorizonResults, variable: str) -> float:
+    return float(_cell(results).about["scores"][variable]["mse"])
 
 
 def _scored(name: str, case: Case, path: Path, overrides: tuple[str, ...]) -> HorizonResults:

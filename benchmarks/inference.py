@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from pde_ops.benchmarking import interleaved
-from stationpde.compiling import compile_networks
-from stationpde.state import clipped
+from stationpde.model import compile_networks
+from stationpde.physics import clipped
 
 from .national import STATIONS, national_config, national_model, national_window
 
@@ -50,12 +50,13 @@ def measure(quick: bool) -> dict[str, Any]:
 
 
 def _onnx(model: Any, history: torch.Tensor, issue: torch.Tensor) -> Any:
-    """The exported programs with the loop outside."""
-    from stationpde.export import Rollout, _load_onnx, _parts, _traceable, _write_programs
+    """Return a forecast by exported programs with the loop outside."""
+    from stationpde.forecasting import Rollout, programs_of, write_programs
 
-    parts = _parts(_traceable(model), history, issue)
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder, torch.no_grad():
-        _write_programs(model, parts, Path(folder), "onnx")
-        programs = {name: _load_onnx(Path(folder) / f"{name}.onnx", list(part.inputs)) for name, part in parts.items()}
-    rollout = Rollout(programs, model.config.data.horizon, model.config.substeps)
+    programs = programs_of(model, history, issue)
+    inputs = {name: list(program.inputs) for name, program in programs.items()}
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+        write_programs(programs, Path(folder), "onnx")
+        horizon, substeps = model.config.data.horizon, model.config.substeps
+        rollout = Rollout.from_files(Path(folder), "onnx", inputs, horizon, substeps)
     return lambda: rollout(history, issue)

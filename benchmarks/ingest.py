@@ -1,4 +1,6 @@
-"""Ingest: megabytes a second of text, and the memory of a Weather2K-sized array; ``python -m benchmarks.ingest``.
+"""Measure ingest: megabytes a second of text, and the memory of a Weather2K-sized array.
+
+``python -m benchmarks.ingest``.
 
 The array is made here, with the shape of the hourly Weather2K release (7 GB) and weather-like content. Memory is the
 process's own (``RssAnon``): pages of the mapped file belong to the system. Rates of text are given by wall clock and by
@@ -27,7 +29,7 @@ _FOUR_YEARS = 1461 * 24
 
 
 def measure(quick: bool) -> dict[str, Any]:
-    """All figures; ``quick`` shrinks every source."""
+    """Measure all figures; ``quick`` shrinks every source."""
     with tempfile.TemporaryDirectory(prefix="ingest-") as scratch:
         folder = Path(scratch)
         text_mb = 80 if quick else 256  # long enough for the compiled parser
@@ -43,14 +45,14 @@ def measure(quick: bool) -> dict[str, Any]:
 
 
 def network(stations: int) -> np.ndarray[Any, Any]:
-    """Latitude, longitude, altitude of a made-up network, [3, station]."""
+    """Draw latitude, longitude, altitude of a synthetic network, [3, station]."""
     rng = np.random.default_rng(0)
     lat, lon = rng.uniform(22, 48, stations), rng.uniform(85, 128, stations)
     return np.stack([lat, lon, rng.gamma(1.2, 600.0, stations).clip(1, 4500)])
 
 
 def weather(places: np.ndarray[Any, Any], first: int, count: int, step_hours: float) -> dict[str, np.ndarray[Any, Any]]:
-    """Weather-like values [station, time]: seasons, days, passing waves, noise; hPa, degC, %, degrees, m/s."""
+    """Compute weather-like values [station, time]: seasons, days, passing waves, noise; hPa, degC, %, degrees, m/s."""
     lat, lon, alt = (row[:, None] for row in places)
     hour = (first + np.arange(count)) * step_hours
     rng = np.random.default_rng(first)
@@ -66,22 +68,22 @@ def weather(places: np.ndarray[Any, Any], first: int, count: int, step_hours: fl
 
 
 def write_weather2k(path: Path, stations: int, count: int) -> None:
-    """An array of the 23-channel release, written station by station."""
+    """Write an array of the 23-channel release, station by station."""
     from numpy.lib.format import open_memmap
 
     places = network(stations)
     array = open_memmap(path, mode="w+", dtype=np.float32, shape=(stations, 23, count))
     for low in range(0, stations, 32):
         part = slice(low, low + 32)
-        found = weather(places[:, part], 0, count, 1.0)
+        values = weather(places[:, part], 0, count, 1.0)
         array[part, :3] = places.T[part, :, None]
         for channel, name in ((3, "p"), (4, "t"), (8, "rh"), (15, "dd"), (16, "ff")):
-            array[part, channel] = found[name]
+            array[part, channel] = values[name]
     array.flush()
 
 
 def write_csv(path: Path, kind: str, megabytes: int, steps: int = 1 << 30) -> None:
-    """A long table in time order, hourly; or MeteoNet's columns every six minutes; to a size or a number of steps."""
+    """Write a long hourly table, or MeteoNet's columns every six minutes, in time order up to a size or step."""
     places = network(300)
     ids = [f"S{i:05d}" if kind == "long" else str(10_000_000 + i) for i in range(300)]
     spots = [f"{a:.4f},{b:.4f},{c:.1f}" for a, b, c in places.T]
@@ -94,10 +96,10 @@ def write_csv(path: Path, kind: str, megabytes: int, steps: int = 1 << 30) -> No
         for first in range(0, steps, 240):
             if out.tell() > megabytes * 1_000_000:
                 return
-            found = weather(places, first, 240, hours)
+            values = weather(places, first, 240, hours)
             for j in range(min(240, steps - first)):
                 when = np.datetime64(f"{_FIRST_YEAR}-01-01") + np.timedelta64(round((first + j) * hours * 60), "m")
-                out.write("".join(_row(kind, ids[i], spots[i], when, found, i, j) for i in range(300)))
+                out.write("".join(_row(kind, ids[i], spots[i], when, values, i, j) for i in range(300)))
 
 
 def repeat_csv(path: Path, copies: int) -> None:
@@ -115,8 +117,8 @@ def repeat_csv(path: Path, copies: int) -> None:
                 out.write(part.replace(b",<", b","))
 
 
-def _row(kind: str, name: str, spot: str, when: Any, found: dict[str, Any], i: int, j: int) -> str:
-    p, t, rh, dd, ff = (float(found[k][i, j]) for k in ("p", "t", "rh", "dd", "ff"))
+def _row(kind: str, name: str, spot: str, when: Any, values: dict[str, Any], i: int, j: int) -> str:
+    p, t, rh, dd, ff = (float(values[k][i, j]) for k in ("p", "t", "rh", "dd", "ff"))
     if kind == "long":
         return f"{name},{when},{spot},{p:.1f},{t:.1f},{rh:.0f},{dd:.0f},{ff:.1f}\n"
     date = f"{str(when)[:10].replace('-', '')} {str(when)[11:16]}"
@@ -128,7 +130,7 @@ def _row(kind: str, name: str, spot: str, when: Any, found: dict[str, Any], i: i
 
 
 class Memory:
-    """The largest anonymous memory of this process while the context lasts, in bytes."""
+    """Largest anonymous memory of this process while the context lasts, in bytes."""
 
     peak = 0
 
@@ -153,50 +155,47 @@ def _anonymous() -> int:
 
 
 def _csv(folder: Path, kind: str, megabytes: int) -> dict[str, Any]:
-    """Text to sorted rows on disk: all that depends on the size of the text."""
+    """Measure the way from text to sorted rows on disk: all that depends on the size of the text."""
     path = folder / f"{kind}.csv"
     write_csv(path, kind, megabytes)
-    found = _in_process("gather", str(path), kind)
+    figures = _in_process("gather", str(path), kind)
     path.unlink()
-    return found
+    return figures
 
 
 def _csv_ingest(folder: Path, steps: int, copies: int) -> dict[str, Any]:
-    """A whole ingest of a table: in full sixteen years of 300 stations, 3 GB."""
+    """Measure a whole ingest of a table: in full sixteen years of 300 stations, 3 GB."""
     path = folder / "whole.csv"
     write_csv(path, "long", 1 << 20, steps)
     repeat_csv(path, copies)
-    found = _in_process("ingest_csv", str(path), str(folder / "whole.zarr"))
+    figures = _in_process("ingest_csv", str(path), str(folder / "whole.zarr"))
     path.unlink()
-    return found
+    return figures
 
 
 def _weather2k(folder: Path, stations: int, count: int) -> dict[str, Any]:
     path = folder / "data.npy"
     write_weather2k(path, stations, count)
-    found = _in_process("ingest", str(path), str(folder / "out.zarr"))
-    return {"stations": stations, "steps": count, **found}
+    figures = _in_process("ingest", str(path), str(folder / "out.zarr"))
+    return {"stations": stations, "steps": count, **figures}
 
 
 def _in_process(*words: str) -> dict[str, Any]:
-    """Run a part in a process of its own, so that its memory is its own."""
+    """Run a part in a separate process, so that memory is measured for it alone."""
     command = [sys.executable, "-m", "benchmarks.ingest", "--part", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, cwd=Path(__file__).parents[1])
     if done.returncode:
         raise RuntimeError(done.stderr)
-    made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return made
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def part_gather(path: str, kind: str) -> dict[str, Any]:
-    """One pass over a table."""
-    from fields.readers import ReadOptions, Workspace
-    from fields.readers.column_map import shipped_map
-    from fields.readers.gather import gather
-    from fields.readers.table import _with_columns_of
+    """Measure one pass over a table, best of three."""
+    from fields.readers import ReadOptions, Workspace, gather, shipped_map, without_absent_columns
 
-    column_map = _with_columns_of(Path(path), shipped_map("tidy" if kind == "long" else "meteonet"))
+    column_map = without_absent_columns(shipped_map("tidy" if kind == "long" else "meteonet"), Path(path))
     size = Path(path).stat().st_size / 1e6
     best_cpu = best_wall = float("inf")
     rows = 0
@@ -216,28 +215,28 @@ def part_gather(path: str, kind: str) -> dict[str, Any]:
 
 
 def part_ingest(path: str, output: str) -> dict[str, Any]:
-    """A whole ingest of an array, quality control included."""
+    """Measure a whole ingest of an array, quality control included."""
     from fields.readers import ReadOptions
-    from fields.readers.clock import parse_instant
+    from fields.times import parse_time
 
-    return _whole(path, output, ReadOptions(start=parse_instant("2017-01-01"), step=3600, zone="UTC"))
+    return _whole(path, output, ReadOptions(start=parse_time("2017-01-01"), step=3600, zone="UTC"))
 
 
 def part_ingest_csv(path: str, output: str) -> dict[str, Any]:
-    """A whole ingest of a table, quality control included."""
+    """Measure a whole ingest of a table, quality control included."""
     from fields.readers import ReadOptions
 
     return _whole(path, output, ReadOptions())
 
 
 def _whole(path: str, output: str, read: Any) -> dict[str, Any]:
-    from fields.ingest import IngestOptions, ingest
+    from fields.ingest import IngestOptions, ingest_files
 
     wall, cpu = time.perf_counter(), time.process_time()
     with Memory() as memory:
-        made = ingest(path, output, IngestOptions(read=read))
+        result = ingest_files(path, output, IngestOptions(read=read))
     size = Path(path).stat().st_size / 1e6
-    stored = sum(p.stat().st_size for p in made.path.rglob("*") if p.is_file()) / 1e6
+    stored = sum(p.stat().st_size for p in result.path.rglob("*") if p.is_file()) / 1e6
     return {
         "megabytes": round(size), "stored_megabytes": round(stored),
         "seconds_wall": round(time.perf_counter() - wall, 1),
@@ -251,7 +250,7 @@ PARTS = {"gather": part_gather, "ingest": part_ingest, "ingest_csv": part_ingest
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sources: a look")
+    parser.add_argument("--quick", action="store_true", help="small sources, for a first impression")
     parser.add_argument("--part", nargs=3, metavar=("NAME", "PATH", "WHAT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part:

@@ -31,13 +31,15 @@ MODULES = {"devito": devito_step, "gt4py": gt4py_step}
 def measure(quick: bool) -> dict[str, Any]:
     """Return, by language, nanoseconds a cell of its raw kernel, of its call, and of ours; None if not installed."""
     torch.set_num_threads(1)
-    found: dict[str, Any] = {}
+    timings: dict[str, Any] = {}
     for name, module in MODULES.items():
-        found[name] = None
+        timings[name] = None
         if importlib.util.find_spec(name) is not None:
             rounds = 7 if quick else 25
-            found[name] = {size: _against_fused(module, make_problem(*shape), rounds) for size, shape in SIZES.items()}
-    return found
+            timings[name] = {
+                size: _against_fused(module, make_problem(*shape), rounds) for size, shape in SIZES.items()
+            }
+    return timings
 
 
 def measure_elsewhere(python: Path, quick: bool) -> dict[str, Any]:
@@ -45,8 +47,8 @@ def measure_elsewhere(python: Path, quick: bool) -> dict[str, Any]:
     command = [str(python), "-m", "benchmarks.languages", *(["--quick"] if quick else [])]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
 def _against_fused(module: Any, problem: Problem, rounds: int) -> dict[str, float]:
@@ -71,7 +73,7 @@ def _against_fused(module: Any, problem: Problem, rounds: int) -> dict[str, floa
 
 
 def _difference(result: Any, ours: Any, problem: Problem) -> float:
-    """Largest difference inside the border, relative to the largest increment of the field."""
+    """Return the largest difference inside the border, relative to the largest increment of the field."""
     inside = (..., slice(1, -1), slice(1, -1))
     with torch.no_grad():
         after = ours.advance(problem.state, problem.closures, problem.dt)

@@ -1,7 +1,7 @@
-"""Lift: missing data against two sparse products, one field against MetPy and verde, growth, and memory.
+"""Speed of the lift: missing data against two sparse products, one field against MetPy and verde, growth, memory.
 
-``python -m benchmarks.lift`` prints the figures. Variants take turns in one process and one thread; process CPU time
-is counted and the least of all rounds compared, because another user of the machine can only add to it. The sparse
+``python -m benchmarks.lift`` prints the figures. Variants alternate in one process and one thread; process CPU time
+is counted and the least of all rounds compared, because other users of the machine can only add to it. The sparse
 products get the same observations and give the same array; their block length is the best of three.
 """
 
@@ -38,11 +38,11 @@ def measure(quick: bool) -> dict[str, Any]:
         "k": K,
         "default_k": DEFAULT_K,
         "missing_share": MISSING,
-        "missing_data_vs_two_csr": {name: found["ratio"] for name, found in sizes.items()},
-        "missing_data_vs_two_csr_default_k": {name: found["ratio"] for name, found in by_default.items()},
-        "with_coverage_vs_two_csr": {name: found["ratio_with_coverage"] for name, found in sizes.items()},
-        "vs_memory_bound": {name: found["vs_memory_bound"] for name, found in sizes.items()},
-        "ns_per_value": {name: found["ns_per_value"] for name, found in sizes.items()},
+        "missing_data_vs_two_csr": {name: figures["ratio"] for name, figures in sizes.items()},
+        "missing_data_vs_two_csr_default_k": {name: figures["ratio"] for name, figures in by_default.items()},
+        "with_coverage_vs_two_csr": {name: figures["ratio_with_coverage"] for name, figures in sizes.items()},
+        "vs_memory_bound": {name: figures["vs_memory_bound"] for name, figures in sizes.items()},
+        "ns_per_value": {name: figures["ns_per_value"] for name, figures in sizes.items()},
         "one_field": _one_field(rounds=10 if quick else 60),
         "growth": _growth(rounds=3 if quick else 15),
         "memory_mb": _memory(*((2_000, 8_000) if quick else (10_000, 40_000))),
@@ -50,7 +50,7 @@ def measure(quick: bool) -> dict[str, Any]:
 
 
 def least(variants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """CPU seconds of each variant, the least of interleaved rounds; the first round only warms up."""
+    """Measure the CPU seconds of each variant: the least of interleaved rounds; the first round only warms up."""
     best = dict.fromkeys(variants, float("inf"))
     for turn in range(rounds + 1):
         for name, run in variants.items():
@@ -62,9 +62,9 @@ def least(variants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, f
 
 
 def network(stations: int, height: int, width: int, k: int = DEFAULT_K) -> tuple[Any, Any]:
-    """A lift from stations spread evenly over a grid of a continent's size."""
-    from fields.gridspec import GridSpec
-    from fields.lift_methods import LiftSettings, StationLift
+    """Build a lift from stations spread evenly over a grid of a continent's size, and return its parts too."""
+    from fields.grid import GridSpec
+    from fields.lift import LiftSettings, StationLift
 
     draw = np.random.default_rng(0)
     lat, lon = draw.uniform(18.0, 53.0, stations), draw.uniform(75.0, 135.0, stations)
@@ -75,7 +75,7 @@ def network(stations: int, height: int, width: int, k: int = DEFAULT_K) -> tuple
 
 
 def observations(rows: int, stations: int) -> np.ndarray[Any, Any]:
-    """Values with gaps, float32 [time, station]."""
+    """Draw values with gaps, float32 [time, station]."""
     draw = np.random.default_rng(1)
     values = draw.normal(size=(rows, stations)).astype(np.float32)
     values[draw.random(values.shape) < MISSING] = np.nan
@@ -83,8 +83,12 @@ def observations(rows: int, stations: int) -> np.ndarray[Any, Any]:
 
 
 def two_products(weights: Any, values: Any, block: int, out: Any) -> Callable[[], None]:
-    """What one writes with scipy: sums and weights as two sparse products over blocks of rows, and their quotient."""
-    matrix = weights.to_csr().astype(np.float32)
+    """Return the same mean written with scipy: two sparse products (values, weights) over blocks of rows, divided."""
+    from scipy.sparse import csr_array
+
+    pointer = np.arange(0, weights.index.size + 1, weights.k)
+    shape = (weights.targets, weights.sources)
+    matrix = csr_array((weights.weight.ravel(), weights.index.ravel(), pointer), shape=shape).astype(np.float32)
 
     def run() -> None:
         for start in range(0, len(values), block):
@@ -119,7 +123,7 @@ def _against_products(stations: int, height: int, width: int, rows: int, rounds:
 
 
 def _one_field(rounds: int) -> dict[str, Any]:
-    """One moment of one variable, neighbours and weights included."""
+    """Compare the lift of one moment of one variable, neighbours and weights included."""
     import verde
     from metpy.interpolate import inverse_distance_to_grid
 
@@ -131,8 +135,8 @@ def _one_field(rounds: int) -> dict[str, Any]:
     cells = (*grid.cells(), 0.0)
 
     def ours() -> Any:
-        made = type(lift).between((lat, lon, alt), cells, lift.settings, metric=grid.metric)
-        return made.weights.apply(values, coverage=False)
+        fresh = type(lift).between((lat, lon, alt), cells, lift.settings, metric=grid.metric)
+        return fresh.weights.apply(values, coverage=False)
 
     def neighbours() -> Any:
         return verde.KNeighbors(k=DEFAULT_K).fit((here[:, 0], here[:, 1]), values).predict((x, y))
@@ -152,7 +156,7 @@ def _one_field(rounds: int) -> dict[str, Any]:
 
 
 def _growth(rounds: int) -> dict[str, float]:
-    """CPU time over the time of a quarter of the work; 4 is linear."""
+    """Measure CPU time over the time of a quarter of the work; 4 is linear."""
 
     def ratio(small: Callable[[], Any], large: Callable[[], Any]) -> float:
         seconds = least({"small": small, "large": large}, rounds)
@@ -174,7 +178,7 @@ def _growth(rounds: int) -> dict[str, float]:
 
 
 def _with_neighbours(lift: Any, k: int) -> Any:
-    from fields.weights import SparseWeights
+    from fields.lift import SparseWeights
 
     draw = np.random.default_rng(2)
     index = draw.integers(0, lift.weights.sources, (lift.weights.targets, k)).astype(np.int32)
@@ -185,9 +189,9 @@ def _with_neighbours(lift: Any, k: int) -> Any:
 
 
 def _memory(short: int, long: int) -> dict[str, Any]:
-    """Largest anonymous memory of ``field lift`` on two records, in processes of their own."""
+    """Measure the largest anonymous memory of ``field lift`` on two records, each in a separate process."""
     with tempfile.TemporaryDirectory(prefix="lift-") as scratch:
-        found = {}
+        memory = {}
         for steps in (short, long):
             source = _store(Path(scratch), steps)
             command = [sys.executable, "-m", "benchmarks.lift", "--lift", str(source), f"{scratch}/out-{steps}.zarr"]
@@ -195,8 +199,8 @@ def _memory(short: int, long: int) -> dict[str, Any]:
                 command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1],
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
-            found[str(steps)] = json.loads(done.stdout.splitlines()[-1])
-        return {"steps": found, "stations": 300, "cells": "32 rows"}
+            memory[str(steps)] = json.loads(done.stdout.splitlines()[-1])
+        return {"steps": memory, "stations": 300, "cells": "32 rows"}
 
 
 def _store(folder: Path, steps: int) -> Path:
@@ -209,16 +213,16 @@ def _store(folder: Path, steps: int) -> Path:
     count = 300
     lat, lon = draw.uniform(22, 48, count), draw.uniform(85, 128, count)
     alt = draw.gamma(1.2, 600.0, count)
-    usual = {"u": 0.0, "v": 0.0, "p": 9e4, "t": 285.0, "rh": 0.6}
+    mean = {"u": 0.0, "v": 0.0, "p": 9e4, "t": 285.0, "rh": 0.6}
     spread = {"u": 3.0, "v": 3.0, "p": 300.0, "t": 4.0, "rh": 0.1}
     ds = xr.Dataset(
         {
             name: (
                 ("time", "station"),
-                (usual[name] + spread[name] * draw.standard_normal((steps, count), np.float32)).astype(np.float32),
+                (mean[name] + spread[name] * draw.standard_normal((steps, count), np.float32)).astype(np.float32),
                 cf_attributes(name),
             )
-            for name in usual
+            for name in mean
         },
         coords={
             "time": np.datetime64("2020-01-01", "ns") + np.arange(steps) * np.timedelta64(1, "h"),
@@ -228,18 +232,18 @@ def _store(folder: Path, steps: int) -> Path:
             "alt": ("station", alt),
         },
     )
-    return store.write(ds, folder / f"in-{steps}.zarr")
+    return store.write_store(ds, folder / f"in-{steps}.zarr")
 
 
 def _lifted(source: str, target: str) -> dict[str, Any]:
     from benchmarks.ingest import Memory
-    from fields.lift_store import lift_store
+    from fields.lift import lift_to_store
 
     start = time.process_time()
     with Memory() as memory:
-        made = lift_store(source, target)
+        summary = lift_to_store(source, target)
     seconds = time.process_time() - start
-    values = made.moments * made.grid.size * len(made.variables)
+    values = summary.moments * summary.grid.size * len(summary.variables)
     return {"peak_mb": round(memory.peak / 1e6), "seconds_cpu": round(seconds, 1), "values": values}
 
 

@@ -17,20 +17,23 @@ from torch import Tensor
 
 from benchmarks.section import write_section
 from fields.variables import STATE_VARIABLES
-from stationpde.data import load_series
-from stationpde.evaluation.cells import commit
-from stationpde.evaluation.contestants import Task, contestant
-from stationpde.evaluation.scoring import windows_to_score
-from stationpde.evaluation.significance import Comparison, compare
-from stationpde.evaluation.statistics import ErrorAccumulator, ErrorStatistics
-from stationpde.evaluation.tables import LONG_NAMES, grid
-from stationpde.guide_fit import POOLED_STRENGTHS, Sums, pooled_sums
-from stationpde.guide_rows import FOLDS, GuideBatches
-from stationpde.model import StationPDEModel
-from stationpde.statistics import StateStatistics
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource, load_series
+from stationpde.evaluation import (
+    LONG_NAMES,
+    Comparison,
+    ErrorAccumulator,
+    ErrorStatistics,
+    Task,
+    commit,
+    compare,
+    contestant,
+    grid,
+    windows_to_score,
+)
+from stationpde.guide import FOLDS, POOLED_STRENGTHS, Sums, pooled_sums
+from stationpde.model import StateStatistics, StationPDEModel, guide_batches
 
-# What is left out, and how a table calls it.
+# Names in the table of what is left out, and the origins of predictors that it stands for.
 MECHANISMS = {
     "the lifted field altogether": ("field",),
     "its surroundings (gradients over 150 to 700 km)": ("surroundings",),
@@ -53,19 +56,19 @@ class Fit:
 
 @torch.no_grad()
 def section(path: Path) -> str:
-    """The section as Markdown."""
+    """Return the section as Markdown."""
     began = time.process_time()
     config = contestant("default").config(Task("w2k-like", 24, "default", 0))
     series = load_series(str(path), config.data, quality="gross", command="benchmark")
     source = WindowSource.of(series, config)
     model = StationPDEModel.build(config, StateStatistics.of(series, source.windows.split, config)).eval()
-    sums = pooled_sums(GuideBatches(model, series, source.windows.split, lambda *_: None))
-    origins = model.predictors.origins(5)
+    sums = pooled_sums(guide_batches(model, series, source.windows.split))
+    origins = model.first_guess.predictors.origins(len(STATE_VARIABLES))
     dropped = {"nothing": (), **MECHANISMS}
     fits = {name: fitted(sums, origins, gone) for name, gone in dropped.items()}
     scores = scored(model, source, {name: fit.weights for name, fit in fits.items()})
     whole = scores["nothing"]
-    effects = {name: compare(whole, own) for name, own in scores.items() if name != "nothing"}
+    effects = {name: compare(whole, score) for name, score in scores.items() if name != "nothing"}
     about = (
         f"Relative increase of the MSE of the guide's shared linear fit ({len(origins)} predictors, closed form, no "
         f"seeds) when a mechanism is left out: on {FOLDS} blocks of the training period, each left out in turn / on "
@@ -79,36 +82,35 @@ def section(path: Path) -> str:
 
 
 def fitted(sums: list[Sums], origins: list[frozenset[str]], gone: tuple[str, ...]) -> Fit:
-    """The fit of each variable without predictors that are made of ``gone``, its strength from blocks left out."""
-    kept = torch.tensor([n for n, made_of in enumerate(origins) if not made_of & set(gone)])
+    """Fit each variable without predictors that are made of ``gone``, its strength from blocks left out."""
+    rows = torch.tensor([n for n, made_of in enumerate(origins) if not made_of & set(gone)])
     weights, blocks = [], {}
-    for name, own in zip(STATE_VARIABLES, sums, strict=True):
-        part = Sums(own.xx[:, kept][:, :, kept], own.xy[:, kept], own.yy)
-        found, folds = part.fitted(POOLED_STRENGTHS)
-        each = folds.unflatten(-1, own.yy.shape[1:])
-        blocks[name] = sum(float(part.errors(each[b], b)) for b in range(FOLDS)) / float(own.yy.sum())
-        full = torch.zeros(own.xy.shape[1:], dtype=own.xy.dtype)
-        full[kept] = found.unflatten(-1, own.yy.shape[1:])
+    for name, channel_sums in zip(STATE_VARIABLES, sums, strict=True):
+        part = Sums(channel_sums.xx[:, rows][:, :, rows], channel_sums.xy[:, rows], channel_sums.yy)
+        solution, folds = part.cross_validated(POOLED_STRENGTHS)
+        each = folds.unflatten(-1, channel_sums.yy.shape[1:])
+        blocks[name] = sum(float(part.errors(each[b], b)) for b in range(FOLDS)) / float(channel_sums.yy.sum())
+        full = torch.zeros(channel_sums.xy.shape[1:], dtype=channel_sums.xy.dtype)
+        full[rows] = solution.unflatten(-1, channel_sums.yy.shape[1:])
         weights.append(full)
     return Fit(torch.cat(weights, dim=-1).float(), blocks)
 
 
 def scored(model: StationPDEModel, source: WindowSource, weights: dict[str, Tensor]) -> dict[str, ErrorStatistics]:
-    """Errors of every set of weights on the test windows, in one pass."""
+    """Compute the errors of every set of weights on the test windows, in one pass."""
     data = model.config.data
     starts = windows_to_score(source)
     issue = source.batch(starts[[0, -1]]).issue_time // _DAY
     days = (int(issue[0]), int(issue[1]))
     ids = source.series.stations.id
-    found = {n: ErrorAccumulator(ids, data.scored, data.horizon, data.step_seconds, days) for n in weights}
+    errors = {n: ErrorAccumulator(ids, data.scored, data.horizon, data.step_seconds, days) for n in weights}
     for first in range(0, len(starts), 32):
         batch = source.batch(starts[first : first + 32])
-        given = model.predictors_of(batch.history, batch.issue_time)
-        usual = model.usual(batch.issue_time, data.horizon, given.level)
-        for name, own in weights.items():
-            guess = torch.einsum("bnf,flc->blnc", given.pooled, own)
-            found[name].add(usual + guess * model.sites.observed_scale, batch)
-    return {name: own.statistics() for name, own in found.items()}
+        inputs = model.predictors_of(batch.history, batch.issue_time)
+        for name, one in weights.items():
+            guess = torch.einsum("bnf,flc->blnc", inputs.pooled, one)
+            errors[name].add(inputs.reference + guess * model.sites.observed_scale, batch)
+    return {name: accumulator.statistics() for name, accumulator in errors.items()}
 
 
 def _row(fits: dict[str, Fit], name: str, effect: dict[str, Comparison]) -> list[str]:

@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fields.series import Stations, StationSeries
-from fields.windows import Split
+from fields import Places
+from fields.windows import Split, StationSeries
 from stationpde.config import Config
-from stationpde.model import StationPDEModel
-from stationpde.statistics import StateStatistics
+from stationpde.model import StateStatistics, StationPDEModel
 
 __all__ = ["STATIONS", "national_config", "national_model", "national_window"]
 
@@ -23,7 +22,7 @@ STATIONS, STEPS, STEP = 1866, 160, 10800
 def _record() -> StationSeries:
     draw = np.random.default_rng(0)
     lat, lon = draw.uniform(20.0, 50.0, STATIONS), draw.uniform(80.0, 130.0, STATIONS)
-    stations = Stations(tuple(f"{i:05d}" for i in range(STATIONS)), lat, lon, 3000.0 * draw.random(STATIONS) ** 2)
+    stations = Places(tuple(f"{i:05d}" for i in range(STATIONS)), lat, lon, 3000.0 * draw.random(STATIONS) ** 2)
     time = 1_672_531_200 + STEP * np.arange(STEPS, dtype=np.int64)
     angle = 0.1 * (lon + 0.3 * lat) - 2 * np.pi * np.arange(STEPS)[:, None] / 40
     day = np.cos(2 * np.pi * np.arange(STEPS) / 8)[:, None]
@@ -37,12 +36,12 @@ def _record() -> StationSeries:
 
 
 def national_config(*overrides: str) -> Config:
-    """The preset with changes."""
+    """Return the preset ``weather2k`` with overrides."""
     return Config.preset("weather2k").with_overrides(list(overrides))
 
 
 def national_model(config: Config) -> StationPDEModel:
-    """A model with weights from one seed, moved away from the zeros that its last layers start with."""
+    """Build a model with weights from one seed, moved away from the zeros that its last layers start with."""
     series = _record()
     torch.manual_seed(0)
     model = StationPDEModel.build(config, StateStatistics.of(series, Split.of(len(series)), config))
@@ -54,7 +53,7 @@ def national_model(config: Config) -> StationPDEModel:
 
 
 def national_window(config: Config, batch: int = 1) -> tuple[Tensor, Tensor, Tensor]:
-    """History, future and issue times of some windows."""
+    """Return history, future and issue times of a batch of windows."""
     series, data = _record(), config.data
     values = torch.as_tensor(series.values)
     starts = range(8, 8 + batch)

@@ -2,7 +2,7 @@
 
 Each network is a part of a record, cut by place and time before anything is scored: fewer stations, a shorter record,
 another season. Trials, which choices of the recipe were made on, lie within the record's training period and have a
-table of their own. Finished cells are kept in ``benchmarks/cells/networks`` and taken again; the same command goes on.
+separate table. Finished cells are kept in ``benchmarks/cells/networks`` and reused; the same command resumes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.section import PAGE, ROOT, default_record, scored
-from stationpde.evaluation.benchmark import BenchmarkPlan
-from stationpde.evaluation.page import update_page
-from stationpde.evaluation.results import HorizonResults
-from stationpde.evaluation.significance import Comparison
-from stationpde.evaluation.tables import LONG_NAMES, grid
+from stationpde.evaluation import LONG_NAMES, BenchmarkPlan, Comparison, HorizonResults, grid, update_page
 
 CELLS = ROOT / "benchmarks" / "cells" / "networks"
-# The model without parts that a long record gains little from, and how a table calls them.
+# Ablations of parts that a long record gains little from, and their names in tables.
 WITHOUT = {
     "default-no_last_day": "without the level of the last day",
     "default-no_pde": "without the PDE branch",
@@ -47,8 +43,8 @@ class Network:
 
     def cut(self, record: Path, target: Path) -> Path:
         """Write the part in the layout of the record."""
-        with np.load(record, allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found}
+        with np.load(record, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive}
         rows = self.chosen(arrays["lat"], arrays["lon"])
         times = (arrays["time"] >= np.datetime64(self.first)) & (arrays["time"] <= np.datetime64(self.last))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +55,7 @@ class Network:
 
 
 def nearest(count: int, lat: float, lon: float) -> Callable[[Array, Array], Array]:
-    """The stations nearest to a place, in their own order."""
+    """Return a function that selects the stations nearest to a place, in the order of the record."""
 
     def chosen(lats: Array, lons: Array) -> Array:
         east = (lons - lon) * np.cos(np.radians(lat))
@@ -98,7 +94,7 @@ NETWORKS = {
 
 
 def main() -> None:
-    """Compute what is missing and write the section."""
+    """Compute the missing cells and write the section."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.other_networks", description=__doc__)
     parser.add_argument("record", nargs="?", type=Path, help="inmet_south of the shared data by default")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "networks", help="cut records and runs")
@@ -108,16 +104,16 @@ def main() -> None:
     options = parser.parse_args()
     record = options.record or default_record()
     names = [options.only] if options.only else list(NETWORKS)
-    found = {name: of_network(name, record, options.out, options.cells) for name in names}
+    results = {name: of_network(name, record, options.out, options.cells) for name in names}
     if options.only:
-        print(section(found))
+        print(section(results))
         return
-    update_page(options.page, f"other networks, w2k-like {record.parent.name}/{record.name}", section(found))
+    update_page(options.page, f"other networks, w2k-like {record.parent.name}/{record.name}", section(results))
     print(options.page)
 
 
 def of_network(name: str, record: Path, out: Path, cells: Path, models: Sequence[str] = MODELS) -> HorizonResults:
-    """The cells of one network."""
+    """Compute or read the cells of one network."""
     folder = out / name
     cut = NETWORKS[name].cut(record, folder / "observations.npz")
     plan = BenchmarkPlan(
@@ -127,8 +123,8 @@ def of_network(name: str, record: Path, out: Path, cells: Path, models: Sequence
     return scored(plan)
 
 
-def section(found: dict[str, HorizonResults]) -> str:
-    """The section as Markdown."""
+def section(results: dict[str, HorizonResults]) -> str:
+    """Write the section as Markdown."""
     about = (
         "Parts of the record, cut before anything was scored on them; w2k-like, one seed, nothing set. How much lower "
         "the MSE of StationPDE is at 24 h than that of the better of ridge and perceptron with neighbours, variable by "
@@ -136,50 +132,51 @@ def section(found: dict[str, HorizonResults]) -> str:
         "climatology; `default-no_pde`); *n.s.*: not significant at 5 % by a block bootstrap over weeks of "
         "issue days and by Diebold and Mariano, or too few days to tell."
     )
-    own = {name: one for name, one in found.items() if not NETWORKS[name].is_trial}
-    trials = {name: one for name, one in found.items() if NETWORKS[name].is_trial}
-    commits = sorted({str(cell.about.get("commit")) for one in found.values() for cell in one.cells["default"]})
+    networks = {name: one for name, one in results.items() if not NETWORKS[name].is_trial}
+    trials = {name: one for name, one in results.items() if NETWORKS[name].is_trial}
+    commits = sorted({str(cell.about.get("commit")) for one in results.values() for cell in one.cells["default"]})
     facts = f"`python -m benchmarks.other_networks`, commit {', '.join(commits)}."
-    parts = ["## The same recipe on other networks", about, *([_table(own)] if own else [])]
+    parts = ["## The same recipe on other networks", about, *([_table(networks)] if networks else [])]
     if trials:
         parts += ["Trials, on which the level of the last day was chosen (within the training period):", _table(trials)]
     return "\n\n".join([*parts, facts])
 
 
-def _table(found: dict[str, HorizonResults]) -> str:
-    names = [LONG_NAMES[v] for v in next(iter(found.values())).variables]
+def _table(results: dict[str, HorizonResults]) -> str:
+    names = [LONG_NAMES[v] for v in next(iter(results.values())).variables]
     rows, each = [], []
-    for name, one in found.items():
-        own = _compared(one)
-        each.append({label: [c.gain for c in by.values()] for label, by in own.items()})
+    for name, one in results.items():
+        comparisons = _compared(one)
+        each.append({label: [c.gain for c in by.values()] for label, by in comparisons.items()})
         shown = [
-            [label, *map(_shown, by.values()), _percent([c.gain for c in by.values()])] for label, by in own.items()
+            [label, *map(_shown, by.values()), _percent([c.gain for c in by.values()])]
+            for label, by in comparisons.items()
         ]
         rows += [[_title(name, one) if n == 0 else "", *row] for n, row in enumerate(shown)]
     for n, label in enumerate(each[0]):
-        gains = [own[label] for own in each]
+        gains = [by_label[label] for by_label in each]
         over = [_percent([gain[v] for gain in gains]) for v in range(len(names))]
         rows.append(["**mean**" if n == 0 else "", label, *over, _percent([g for gain in gains for g in gain])])
     return grid(["network", "against", *names, "mean"], rows)
 
 
-def _title(name: str, found: HorizonResults) -> str:
-    about = found.cells["default"][0].about
+def _title(name: str, results: HorizonResults) -> str:
+    about = results.cells["default"][0].about
     data, cpu = about["data"], about["training"]["cpu_seconds"]
     windows = ", ".join(f"{count:,} {split}" for split, count in data["windows"].items())
     return f"{NETWORKS[name].title} ({data['stations']} stations; {windows} windows; {cpu:.0f} CPU s)"
 
 
-def _compared(found: HorizonResults) -> dict[str, dict[str, Comparison]]:
-    """The model against the best single peer of each variable, the blend, and itself without parts."""
-    margins, compared = found.margins("default"), found.comparisons("default")
+def _compared(results: HorizonResults) -> dict[str, dict[str, Comparison]]:
+    """Compare the model with the best single peer of each variable, the blend, and itself without parts."""
+    margins, compared = results.margins("default"), results.comparisons("default")
     rivals = {"best single peer": margins["best_single_peer"]["peer"], "blend": margins["blend"]["peer"]}
-    rivals |= {title: dict.fromkeys(found.variables, model) for model, title in WITHOUT.items()}
+    rivals |= {title: dict.fromkeys(results.variables, model) for model, title in WITHOUT.items()}
     return {label: {v: compared[rival][v] for v, rival in by.items()} for label, by in rivals.items()}
 
 
-def _shown(found: Comparison) -> str:
-    return f"{100 * found.gain:+.1f}{_PERCENT}{'' if found.is_significant else ' n.s.'}"
+def _shown(comparison: Comparison) -> str:
+    return f"{100 * comparison.gain:+.1f}{_PERCENT}{'' if comparison.is_significant else ' n.s.'}"
 
 
 def _percent(gains: list[float]) -> str:

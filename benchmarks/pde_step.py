@@ -21,24 +21,24 @@ UNBATCHED = "1x512x768"
 def measure(quick: bool, languages_python: Path | None = None) -> dict[str, Any]:
     """Return everything that ``results.json`` holds under ``pde_step``."""
     torch.set_num_threads(1)
-    found: dict[str, Any] = {"compared": "the least of many rounds"}
-    found |= pde_step_ratios(quick, inductor=not quick)
+    figures: dict[str, Any] = {"compared": "the least of many rounds"}
+    figures |= pde_step_ratios(quick, inductor=not quick)
     others = (
         languages.measure(quick) if languages_python is None else languages.measure_elsewhere(languages_python, quick)
     )
-    found["languages"] = others
+    figures["languages"] = others
     for name, sizes in others.items():
         ratios = None if sizes is None else {size: line["raw"] / line["fused"] for size, line in sizes.items()}
-        found[f"vs_{name}_per_cell"] = ratios
+        figures[f"vs_{name}_per_cell"] = ratios
     py_pde = None if quick else _py_pde()
-    found["py_pde"] = py_pde
-    found["vs_py_pde_per_cell"] = None if py_pde is None else {s: line["ratio"] for s, line in py_pde.items()}
-    found["start_seconds"] = {name: start_seconds(name) for name in ("fused", *(() if quick else ("inductor",)))}
-    return found
+    figures["py_pde"] = py_pde
+    figures["vs_py_pde_per_cell"] = None if py_pde is None else {s: line["ratio"] for s, line in py_pde.items()}
+    figures["start_seconds"] = {name: start_seconds(name) for name in ("fused", *(() if quick else ("inductor",)))}
+    return figures
 
 
 def _py_pde() -> dict[str, dict[str, float]]:
-    """Without a batch: py-pde has none, and a sample of 32 x 48 cells would measure the overhead of our call."""
+    """Time py-pde without a batch: it has none, and a sample of 32 x 48 cells would measure our overhead."""
     problem = make_problem(*SIZES[UNBATCHED])
     ours = compiled(problem, "fused")
     calls = {"py_pde": py_pde_step.prepare(problem), "fused": lambda: _forward(ours, problem)}

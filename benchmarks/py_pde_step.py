@@ -42,7 +42,7 @@ POISSON, INVERSE_P0 = float(kappa), 1.0 / float(p0)
 
 
 def _excess(q: np.ndarray, theta: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Humidity beyond saturation; a function of its own, because sympy is slow with the nested formula."""
+    """Return the humidity beyond saturation; a function of its own, because sympy is slow with the nested formula."""
     ratio = T0 / (theta * np.exp(POISSON * np.log(p * INVERSE_P0)))
     e_s = ES0 * np.exp(BOTH * (1.0 - ratio) + HEAT * np.log(ratio))
     return np.maximum(q - EPS * e_s / (p - (1.0 - EPS) * e_s), 0.0)
@@ -64,10 +64,10 @@ def _equations() -> dict[str, str]:
 
 
 def _constants(problem: Problem) -> dict[str, float]:
-    given = problem.coefficients
+    coefficients = problem.coefficients
     sources = {name: float(value.mean()) for name, value in problem.closures.items()}
     return {
-        "kappa": given["kappa_u"], "r_m": given["r_m"], "lambda_c": given["lambda_c"],
+        "kappa": coefficients["kappa_u"], "r_m": coefficients["r_m"], "lambda_c": coefficients["lambda_c"],
         "f": float(problem.grid.f.mean()),
         **sources,
     }  # fmt: skip

@@ -10,12 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stationpde.evaluation.cells import Cell, read_cell
-from stationpde.evaluation.contestants import contestant
-from stationpde.evaluation.metrics import squared_unit
-from stationpde.evaluation.results import HorizonResults
-from stationpde.evaluation.significance import compare
-from stationpde.evaluation.tables import LONG_NAMES, grid, shown_number
+from stationpde.evaluation import (
+    LONG_NAMES,
+    Cell,
+    HorizonResults,
+    compare,
+    contestant,
+    grid,
+    read_cell,
+    shown_number,
+    squared_unit,
+)
 
 __all__ = ["results_block", "with_results"]
 
@@ -29,7 +34,7 @@ def results_block(folder: Path) -> str:
     cells = [read_cell(path) for path in sorted(folder.glob("*.json"))]
     parts = []
     for of_record in _by_record(cells):
-        horizons = [found for hours in _hours(of_record) if OURS in (found := _horizon(of_record, hours)).cells]
+        horizons = [horizon for hours in _hours(of_record) if OURS in (horizon := _horizon(of_record, hours)).cells]
         if horizons:
             parts.append(f"{_caption(horizons)}\n\n{_table(horizons)}")
     return "\n\n".join([_BEGIN, *parts, _END])
@@ -44,7 +49,7 @@ def with_results(text: str, block: str) -> str:
 
 
 def _by_record(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
-    """Only what was scored on the same windows and stations stands in one table; all stations come first."""
+    """Group cells that were scored on the same windows and stations, for one table each; all stations come first."""
     groups: dict[tuple[int, int, str, str], list[Cell]] = {}
     for cell in cells:
         task, data = cell.task, cell.about["data"]
@@ -58,22 +63,22 @@ def _hours(cells: Sequence[Cell]) -> list[int]:
 
 
 def _horizon(cells: Sequence[Cell], hours: int) -> HorizonResults:
-    """Our model and its peers; parts taken away have a table of their own."""
-    found: dict[str, tuple[Cell, ...]] = {}
+    """Return our model and its peers; parts taken away have a table of their own."""
+    by_model: dict[str, tuple[Cell, ...]] = {}
     for cell in cells:
         name = cell.task.model
         if cell.task.hours == hours and (name == OURS or contestant(name).peer is not None):
-            found[name] = (*found.get(name, ()), cell)
-    return HorizonResults(hours, found)
+            by_model[name] = (*by_model.get(name, ()), cell)
+    return HorizonResults(hours, by_model)
 
 
 def _caption(horizons: Sequence[HorizonResults]) -> str:
     ours = horizons[0].cells[OURS]
     data, task = ours[0].about["data"], ours[0].task
-    hours = ", ".join(f"{found.hours} h" for found in horizons)
+    hours = ", ".join(f"{horizon.hours} h" for horizon in horizons)
     step = "hourly" if data["step_seconds"] == 3600 else f"every {data['step_seconds'] / 3600:g} h"
-    seeds = _seeds({found.hours: len(found.cells[OURS]) for found in horizons})
-    peers = max(len(found.cells) for found in horizons) - 1
+    seeds = _seeds({horizon.hours: len(horizon.cells[OURS]) for horizon in horizons})
+    peers = max(len(horizon.cells) for horizon in horizons) - 1
     cap = "" if task.cap is None else f", {task.cap / 60:g} CPU-minutes for each learned model"
     of = f"{data['stations']} stations"
     of = f"the {of} of" if "kept" not in data else f"{of} that were left out of training, {data['kept']} kept, of"
@@ -85,7 +90,7 @@ def _caption(horizons: Sequence[HorizonResults]) -> str:
 
 
 def _seeds(counts: Mapping[int, int]) -> str:
-    """How many seeds of ours, by horizon where they differ: ``ours the mean of 3 seeds at 24 h, else one seed``."""
+    """Write how many seeds ours has, by horizon if they differ: ``ours the mean of 3 seeds at 24 h, else one seed``."""
     number = lambda n: f"ours the mean of {n} seeds" if n > 1 else "one seed"
     if len(set(counts.values())) == 1:
         return number(next(iter(counts.values())))
@@ -94,13 +99,13 @@ def _seeds(counts: Mapping[int, int]) -> str:
 
 
 def _table(horizons: Sequence[HorizonResults]) -> str:
-    """A horizon in full; of several, our score and by how much it is lower, side by side."""
+    """Return a horizon in full; of several, our score and by how much it is lower, side by side."""
     labels = {name: f"{LONG_NAMES[name]} ({_unit(horizons[0], name)})" for name in horizons[0].variables}
     if len(horizons) == 1:
         head = ["", "StationPDE", "best other", "persistence", "lower than the best other by"]
         return grid(head, [[label, *_beside(horizons[0], name).in_full()] for name, label in labels.items()])
-    head = ["StationPDE (lower than the best other by)", *(f"{found.hours} h" for found in horizons)]
-    return grid(head, [[t, *(_beside(found, name).in_brief() for found in horizons)] for name, t in labels.items()])
+    head = ["StationPDE (lower than the best other by)", *(f"{horizon.hours} h" for horizon in horizons)]
+    return grid(head, [[t, *(_beside(horizon, name).in_brief() for horizon in horizons)] for name, t in labels.items()])
 
 
 class _Beside(NamedTuple):
@@ -120,19 +125,20 @@ class _Beside(NamedTuple):
         return f"{self.ours} ({', '.join(filter(None, (self.gain, self.interval)))})"
 
 
-def _beside(found: HorizonResults, variable: str) -> _Beside:
-    scores = {model: found.pooled(model)[variable]["mse"] for model in found.cells}
+def _beside(horizon: HorizonResults, variable: str) -> _Beside:
+    scores = {model: horizon.pooled(model)[variable]["mse"] for model in horizon.cells}
     others = [model for model in scores if model != OURS]
-    kept = shown_number(scores["persistence"]) if "persistence" in scores else "–"
+    persistence = shown_number(scores["persistence"]) if "persistence" in scores else "–"
     if not others:
-        return _Beside(shown_number(scores[OURS]), "–", kept)
+        return _Beside(shown_number(scores[OURS]), "–", persistence)
     best = min(others, key=lambda model: scores[model])
-    gain = compare(found.statistics(OURS), found.statistics(best))[variable]
+    gain = compare(horizon.statistics(OURS), horizon.statistics(best))[variable]
     interval = "" if gain.low is None or gain.high is None else f"{100 * gain.low:.1f} to {100 * gain.high:.1f}"
-    ours, other = shown_number(scores[OURS]), f"{shown_number(scores[best])} ({found.cells[best][0].about['title']})"
+    ours, other = shown_number(scores[OURS]), f"{shown_number(scores[best])} ({horizon.cells[best][0].about['title']})"
     ours = f"**{ours}**" if scores[OURS] < scores[best] else ours
-    return _Beside(ours, other, kept, f"{100 * gain.gain:.1f} %{'' if gain.is_significant else ' n.s.'}", interval)
+    lower_by = f"{100 * gain.gain:.1f} %{'' if gain.is_significant else ' n.s.'}"
+    return _Beside(ours, other, persistence, lower_by, interval)
 
 
-def _unit(found: HorizonResults, variable: str) -> str:
-    return squared_unit(found.cells[OURS][0].about["scores"][variable]["unit"])
+def _unit(horizon: HorizonResults, variable: str) -> str:
+    return squared_unit(horizon.cells[OURS][0].about["scores"][variable]["unit"])

@@ -37,7 +37,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> list[list[str]]:
-    """Every figure of a section, one a row."""
+    """Return every figure of a section, one a row."""
     rows: list[list[str]] = []
     for key, value in values.items():
         name = f"{prefix}{key}".replace("_", " ")
@@ -129,18 +129,18 @@ def _thermo(thermo: dict[str, Any]) -> str:
     )
 
 
-def _training(found: dict[str, Any]) -> str:
+def _training(training: dict[str, Any]) -> str:
     rows = [[f"step, times faster than eager: {n}", f"{v:.2f}", "≥ 1.3" if n == "compiled" else ""]
-            for n, v in found["step_vs_eager"].items()]  # fmt: skip
-    rows.append(["activations computed again: time", f"{found['recompute_time']:.2f}", ""])
-    rows.append(["activations computed again: memory", f"{found['recompute_memory']:.2f}", ""])
-    cold = found.get("first_compiled_step")
+            for n, v in training["step_vs_eager"].items()]  # fmt: skip
+    rows.append(["activations computed again: time", f"{training['recompute_time']:.2f}", ""])
+    rows.append(["activations computed again: memory", f"{training['recompute_memory']:.2f}", ""])
+    cold = training.get("first_compiled_step")
     if cold:
         rows.append(["first compiled step, empty caches, CPU seconds", f"{cold['cpu_seconds']:.0f}", "≤ 60"])
-    shares = found["share_of_a_forward"].items()
+    shares = training["share_of_a_forward"].items()
     parts = ", ".join(f"{name.replace('_', ' ')} {100 * share:.0f} %" for name, share in shares)
     return (
-        f"## Training\n\nForward and backward of {found['shape']}, one thread{_under(found)}. *Eager* steps the "
+        f"## Training\n\nForward and backward of {training['shape']}, one thread{_under(training)}. *Eager* steps the "
         "equations in torch; *fused* with the generated kernel; *compiled* compiles the networks as well "
         "(`train.compile`).\n\n"
         + _table(["", "", "goal"], rows)
@@ -148,21 +148,22 @@ def _training(found: dict[str, Any]) -> str:
     )
 
 
-def _inference(found: dict[str, Any]) -> str:
+def _inference(inference: dict[str, Any]) -> str:
     rows = [[name.replace("_", " and "), f"{value:.2f}", "≤ 0.6" if name == "fused" else "",
-             f"{found['largest_difference_in_standard_deviations'][name]:.0e}"]
-            for name, value in found["forecast_vs_eager"].items()]  # fmt: skip
+             f"{inference['largest_difference_in_standard_deviations'][name]:.0e}"]
+            for name, value in inference["forecast_vs_eager"].items()]  # fmt: skip
     head = ["", "time, eager = 1", "goal", "largest difference [standard deviations]"]
     return (
-        f"## Inference\n\nA 24 h forecast of {found['stations']:,} stations on one thread{_under(found)}; eager takes "
-        f"{found['seconds']['eager']:.2f} s. `stationpde forecast` is *fused*.\n\n" + _table(head, rows)
+        f"## Inference\n\nA 24 h forecast of {inference['stations']:,} stations on one thread{_under(inference)}; "
+        "eager takes "
+        f"{inference['seconds']['eager']:.2f} s. `stationpde forecast` is *fused*.\n\n" + _table(head, rows)
     )
 
 
-def _under(found: dict[str, Any]) -> str:
-    quick = ", a `--quick` run" if found.get("quick") else ""
-    other = "".join(f", {name} {version}" for name, version in found.get("packages", {}).items())
-    return f" (load average {found['load_average']}{quick}{other})" if "load_average" in found else ""
+def _under(figures: dict[str, Any]) -> str:
+    quick = ", a `--quick` run" if figures.get("quick") else ""
+    other = "".join(f", {name} {version}" for name, version in figures.get("packages", {}).items())
+    return f" (load average {figures['load_average']}{quick}{other})" if "load_average" in figures else ""
 
 
 def _number(values: dict[str, float] | None, size: str) -> str:

@@ -12,10 +12,7 @@ import torch
 
 from cli._progress import ProgressDisplay
 from stationpde.data import load_series
-from stationpde.evaluation.benchmark import BenchmarkPlan, run_benchmark
-from stationpde.evaluation.contestants import contestant
-from stationpde.evaluation.page import update_page
-from stationpde.evaluation.results import HorizonResults
+from stationpde.evaluation import BenchmarkPlan, HorizonResults, contestant, run_benchmark, update_page
 
 __all__ = ["PAGE", "ROOT", "default_record", "scored", "write_section"]
 
@@ -36,13 +33,13 @@ def write_section(name: str, about: str | None, section: Callable[[Path], str]) 
 
 
 def default_record() -> Path:
-    """``inmet_south`` of the shared data."""
+    """Return the path of ``inmet_south`` in the shared data."""
     shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
     return shared / "data" / "inmet_south" / "observations.npz"
 
 
 def scored(plan: BenchmarkPlan) -> HorizonResults:
-    """The cells of a plan of one horizon, computed where they are missing; ends the command if one failed."""
+    """Return the cells of a plan of one horizon, computed where they are missing; end the command if one failed."""
     config = contestant("default").config(plan.tasks()[0])
     with ProgressDisplay() as display:
         series = load_series(

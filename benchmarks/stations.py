@@ -1,7 +1,7 @@
 """``python -m benchmarks.stations``: lift and quality control on real stations, into ``docs/station-results.md``.
 
 Reads the INMET network from the folder of real data beside the checkout (``STATIONPDE_SHARED``), ingests it into a
-temporary store and runs what ``stationpde field cv`` and ``stationpde data qc`` run.
+temporary store and runs what ``stationpde field cv`` and ``stationpde data qc-score`` run.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fields import store
-from fields.crossval import CrossValidation, cross_validate
-from fields.ingest import ingest
-from fields.quality_seeding import QualityScore, quality_report
+from fields.ingest import ingest_files
+from fields.lift import CrossValidation, cross_validate
+from fields.qc import QualityScore, quality_report
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "station-results.md"
@@ -49,8 +49,8 @@ def measured() -> tuple[CrossValidation, CrossValidation, QualityScore]:
     """Return leave-one-out scores, scores with blocks left out, and the score of quality control."""
     shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
     with tempfile.TemporaryDirectory() as folder:
-        made = ingest(shared / "data" / "inmet_south" / "observations.npz", Path(folder) / "inmet.zarr")
-        record = store.open(made.path).load()
+        ingested = ingest_files(shared / "data" / "inmet_south" / "observations.npz", Path(folder) / "inmet.zarr")
+        record = store.open_store(ingested.path).load()
         return cross_validate(record), cross_validate(record, block_km=BLOCK_KM), quality_report(record)
 
 
@@ -68,18 +68,19 @@ def page(alone: CrossValidation, blocked: CrossValidation, quality: QualityScore
         "out the hydrostatic pressure and a fitted lapse rate first and restores them at the target's altitude.\n",
         "## What quality control finds\n",
         "Errors planted into the record, and the share that is flagged, in per cent "
-        "(`stationpde data qc STORE`). Untouched values that the record's own faults make bad count as false alarms:\n",
+        "(`stationpde data qc-score STORE`). "
+        "Untouched values that the record's own faults make bad count as false alarms:\n",
         "```\n" + "\n".join(quality.lines()) + "\n```\n",
         _ABOUT_WIND,
     ]
     return "\n".join(parts)
 
 
-def _scores(found: CrossValidation) -> str:
-    methods = list(next(iter(found.rmse.values())))
+def _scores(scores: CrossValidation) -> str:
+    methods = list(next(iter(scores.rmse.values())))
     rows: list[list[Any]] = [["variable", "unit", *(f"`{m}`" for m in methods), "`detrended` against `idw`"]]
     rows.append(["---"] * len(rows[0]))
-    for row, errors in zip(found.rows(), found.rmse.values(), strict=True):
+    for row, errors in zip(scores.rows(), scores.rmse.values(), strict=True):
         rows.append([*row, f"{100 * (errors['detrended'] / errors['idw'] - 1):+.1f} %"])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 

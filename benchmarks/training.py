@@ -16,8 +16,7 @@ import torch
 from torch import nn
 
 from pde_ops.benchmarking import interleaved
-from stationpde.compiling import compile_networks, networks_of
-from stationpde.model import StationPDEModel
+from stationpde.model import StationPDEModel, compile_networks, networks_of
 
 from .national import STATIONS, national_config, national_model, national_window
 
@@ -59,20 +58,20 @@ def _step(model: StationPDEModel) -> Callable[[], None]:
 
     def run() -> None:
         model.zero_grad()
-        found = model(history, issue).observed
-        error = torch.where(torch.isfinite(future), found - future, 0.0) / found.detach().std(dim=(0, 1, 2))
+        forecast = model(history, issue).observed
+        error = torch.where(torch.isfinite(future), forecast - future, 0.0) / forecast.detach().std(dim=(0, 1, 2))
         error.abs().mean().backward()
 
     return run
 
 
 def _peak(recompute: bool) -> int:
-    """Resident bytes that a first step needs beyond what its process had before."""
+    """Measure the resident bytes that a first step adds to its process."""
     return int(_in_a_new_process(PEAK, str(recompute).lower())["bytes"])
 
 
 def _parts(model: StationPDEModel) -> dict[str, float]:
-    """Share of CPU time of one forward pass by part; the equations are the physical branch without its closure."""
+    """Measure shares of CPU time of one forward pass by part; the equations are the PDE branch without its closure."""
     spent: dict[str, float] = {}
     parts: dict[str, nn.Module] = {**networks_of(model), "lift": model.sites.lift, "readout": model.sites.readout}
     if model.pde_branch is not None:
@@ -110,7 +109,7 @@ import torch
 torch.set_num_threads(1)
 from benchmarks.national import national_config, national_model
 from benchmarks.training import _step
-from stationpde.compiling import compile_networks
+from stationpde.model.compiling import compile_networks
 model = national_model(national_config()).train()
 compile_networks(model)
 began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_utime
@@ -127,7 +126,7 @@ import torch
 torch.set_num_threads(1)
 from benchmarks.national import national_config, national_model
 from benchmarks.training import _step
-from stationpde.training.dry_run import peak_memory
+from stationpde.training.estimate import peak_memory
 run = _step(national_model(national_config(f"train.recompute={sys.argv[1]}")).train())
 before = peak_memory()
 run()
@@ -136,7 +135,7 @@ print(json.dumps({"bytes": peak_memory() - before}))
 
 
 def _cold_start() -> dict[str, float]:
-    """Seconds of the first compiled step with empty caches; compilers that inductor starts are counted."""
+    """Measure the first compiled step with empty caches; compilers that inductor starts are counted."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         return _in_a_new_process(COLD, TORCHINDUCTOR_CACHE_DIR=folder, TORCHINDUCTOR_COMPILE_THREADS="1")
 
@@ -146,5 +145,5 @@ def _in_a_new_process(script: str, *words: str, **environment: str) -> dict[str,
         [sys.executable, "-c", script, *words], env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured

@@ -34,7 +34,7 @@ class Console:
         return sys.stderr if self.settings.json else sys.stdout
 
     def configure(self, settings: Globals) -> None:
-        """Take over the options of this invocation."""
+        """Apply the global options of this invocation."""
         self.settings = settings
         for stream in (sys.stdout, sys.stderr):
             # A terminal that cannot show `∇²` gets an escape instead of a crash.
@@ -42,7 +42,7 @@ class Console:
                 stream.reconfigure(errors="backslashreplace")
 
     def start_logging(self) -> None:
-        """Send the libraries' log records to stderr at the level asked for."""
+        """Send the libraries' log records to stderr at the chosen level."""
         import logging
 
         class Plain(logging.Formatter):
@@ -52,14 +52,14 @@ class Console:
                 return f"{record.levelname.lower()}: {record.getMessage()}".translate(_SHOWN)
 
         class Once(logging.Filter):
-            """The same warning helps once: several parts of a model may meet the same few stations."""
+            """Print a warning once: several parts of a model may warn about the same few stations."""
 
-            said: set[str] = set()  # noqa: RUF012 - of this invocation
+            printed: set[str] = set()  # noqa: RUF012 - of this invocation
 
             def filter(self, record: logging.LogRecord) -> bool:
-                known = record.getMessage() in self.said
-                self.said.add(record.getMessage())
-                return not known or record.levelno != logging.WARNING
+                is_repeated = record.getMessage() in self.printed
+                self.printed.add(record.getMessage())
+                return not is_repeated or record.levelno != logging.WARNING
 
         levels = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG}
         handler = logging.StreamHandler(sys.stderr)
@@ -71,31 +71,31 @@ class Console:
             logger.setLevel(levels[self.settings.verbosity])
 
     def text(self, message: str = "") -> None:
-        """A result for people."""
+        """Print a result for people."""
         _write(message.translate(_SHOWN), self.people)
 
     def note(self, message: str) -> None:
-        """Something on the way that `-q` silences."""
+        """Print a note to stderr; `-q` silences it."""
         if self.settings.verbosity >= 0:
             _write(message.translate(_SHOWN), sys.stderr)
 
     def result(self, value: Mapping[str, Any]) -> None:
-        """The one object of ``--json``; without it, nothing."""
+        """Print the one object of ``--json``; without that option, nothing."""
         if self.settings.json:
             encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
             text = json.dumps(_plain(value), indent=2, ensure_ascii=encoding != "utf8", allow_nan=False)
             _write(text, sys.stdout)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], essential: int = 2) -> None:
-        """Rows under headings: all of it, one unbroken line a row, when piped; fitted to a terminal.
+        """Print rows under headings: whole, one unbroken line a row, when piped; fitted to a terminal.
 
         A terminal too narrow for everything shows the ``essential`` columns, and of the rest what has room.
         """
         shown = [[cell.translate(_SHOWN) for cell in row] for row in rows]
         widths = [max(map(len, cells)) for cells in zip(columns, *shown, strict=True)]
         if self.people.isatty():
-            kept = _columns_that_fit(widths, essential)
-            self._fitted_table(columns[:kept], [row[:kept] for row in shown])
+            count = _columns_that_fit(widths, essential)
+            self._fitted_table(columns[:count], [row[:count] for row in shown])
             return
         for row in [list(columns), *shown]:
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -115,7 +115,7 @@ class Console:
         RichConsole(file=self.people).print(table)
 
     def error(self, lines: Sequence[str]) -> None:
-        """An error in the project's form; the first word is red where colour is wanted."""
+        """Print an error in the project's form; the first word is red where colour is wanted."""
         first, *others = (line.translate(_SHOWN) for line in lines)
         if _wants_colour(sys.stderr):
             word, _, tail = first.partition(" ")
@@ -123,14 +123,14 @@ class Console:
         _write("\n".join([first, *others]), sys.stderr)
 
     def traceback(self, problem: BaseException) -> None:
-        """The traceback, for ``--debug``."""
+        """Print the traceback, for ``--debug``."""
         import traceback
 
         _write("".join(traceback.format_exception(problem)).rstrip().translate(_SHOWN), sys.stderr)
 
 
 def shown(value: object) -> str:
-    """A value as people read it: four digits of a number, words for what is not there or a switch."""
+    """Format a value for people: four digits of a number, words for what is not there or a switch."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -146,7 +146,7 @@ def _write(text: str, stream: TextIO) -> None:
     try:
         print(text, file=stream, flush=True)
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough: the rest goes nowhere, and the command still ends as it would.
+        # The reader (`| head`) has closed the pipe: the rest is dropped, and the command still ends as it would.
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), stream.fileno())
 
@@ -156,7 +156,7 @@ def _wants_colour(stream: TextIO) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say: a number that is not finite becomes null, anything unknown its text."""
+    """Convert to what JSON can hold: a number that is not finite becomes null, an unknown object its text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -1,7 +1,7 @@
 """Exit codes, the form of an error, and the boundary that turns every exception into both.
 
-An error of this project carries a stable ``code``, an ``exit_code`` and, where one is known, ``do``: what to
-type. What has no such code and is not listed here is a defect of ours and says so.
+An error of this project has a stable ``code``, an ``exit_code`` and, where one is known, ``do``: what to type. Any
+other exception that is not listed here is reported as a defect of the project.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Boundary", "ExitCode", "Failure", "explain"]
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """Exit codes of the command."""
 
     OK = 0
     BUG = 1
@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error ready to be shown: ``where`` and ``do`` are lines of their own when they are known."""
+    """An error ready to be shown: ``where`` and ``do`` are separate lines when they are set."""
 
     code: str
     message: str
@@ -45,13 +45,13 @@ class Failure:
     do: str | None = None
 
     def lines(self) -> list[str]:
-        """The error as people read it."""
-        known = [(label, text) for label, text in (("where", self.where), ("do", self.do)) if text]
-        return [f"error {self.code}: {self.message}", *(f"  {label:<6}{text}" for label, text in known)]
+        """Return the error as lines of text."""
+        details = [(label, text) for label, text in (("where", self.where), ("do", self.do)) if text]
+        return [f"error {self.code}: {self.message}", *(f"  {label:<6}{text}" for label, text in details)]
 
 
 def explain(problem: BaseException) -> Failure:
-    """The failure that an exception stands for."""
+    """Convert an exception to a failure with code, message and exit code."""
     code = getattr(problem, "code", None)
     if isinstance(code, str) and code.startswith("SPDE-"):
         return Failure(
@@ -66,8 +66,10 @@ def explain(problem: BaseException) -> Failure:
     if isinstance(problem, KeyboardInterrupt | typer.Abort):
         return Failure("SPDE-X004", "interrupted", ExitCode.INTERRUPTED)
     if isinstance(problem, MemoryError):
-        return Failure("SPDE-X003", "out of memory", ExitCode.RESOURCE, do="ask for less at once")
-    if isinstance(problem, ModuleNotFoundError) and _top(problem) not in _OURS:
+        return Failure(
+            "SPDE-X003", "out of memory", ExitCode.RESOURCE, do="use smaller batches, a coarser grid or fewer stations"
+        )
+    if isinstance(problem, ModuleNotFoundError) and _top(problem) not in _PROJECT:
         return Failure("SPDE-X005", str(problem), ExitCode.RESOURCE, do=f"pip install {_top(problem)}")
     if isinstance(problem, ImportError) and not isinstance(problem, ModuleNotFoundError):
         return Failure("SPDE-X005", str(problem), ExitCode.RESOURCE)
@@ -84,7 +86,7 @@ def explain(problem: BaseException) -> Failure:
 
 
 class Boundary:
-    """Context manager around a whole invocation: reports any exception and keeps the exit code for it."""
+    """Context manager around a whole command: reports any exception and stores its exit code."""
 
     def __init__(self) -> None:
         self.exit_code: int = ExitCode.OK
@@ -104,7 +106,7 @@ class Boundary:
 
 
 def report(failure: Failure, problem: BaseException | None = None) -> None:
-    """Show a failure to people, and to the program that asked for JSON."""
+    """Print a failure, as text and, if requested, as JSON."""
     if problem is not None and console.settings.debug:
         console.traceback(problem)
     if failure.exit_code == ExitCode.INTERRUPTED:
@@ -115,7 +117,7 @@ def report(failure: Failure, problem: BaseException | None = None) -> None:
     console.result({"error": {**about, "exit_code": int(failure.exit_code)}})
 
 
-_OURS = {"pde_ops", "fields", "stationpde", "cli"}
+_PROJECT = {"pde_ops", "fields", "stationpde", "cli"}
 _MACHINE_FAULTS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EMFILE}
 
 
@@ -131,7 +133,7 @@ def _usage(problem: typer.TyperException) -> Failure:
 
 
 def _key_of(option: str, path: str) -> str | None:
-    """The key of the configuration that was typed as an option: ``train.epochs`` of ``--epochs``."""
+    """Return the key of the configuration that was typed as an option: ``train.epochs`` of ``--epochs``."""
     if path.rpartition(" ")[2] not in ("train", "benchmark", "ablate"):
         return None
     from stationpde.config import Config

@@ -16,14 +16,14 @@ __all__ = ["GLOBAL_OPTIONS", "Globals", "take_globals"]
 GLOBAL_OPTIONS = {
     "--json": "One JSON object on stdout; text for people goes to stderr.",
     "--debug": "Show the traceback of an error.",
-    "-v, --verbose": "Say more; twice for everything.",
-    "-q, --quiet": "Say only results and errors.",
+    "-v, --verbose": "Print more; twice for everything.",
+    "-q, --quiet": "Print only results and errors.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Globals:
-    """The settings a whole invocation runs under; ``verbosity`` is -1 when quiet, 0, 1 or 2."""
+    """Settings of a whole invocation; ``verbosity`` is -1 when quiet, 0, 1 or 2."""
 
     json: bool = False
     debug: bool = False
@@ -58,7 +58,7 @@ def _is_set(environment: Mapping[str, str], name: str) -> bool:
 
 
 def _letters(word: str) -> str:
-    """The switches in ``-v``, ``-vv``, ``-q``, ``--verbose`` or ``--quiet``; empty for any other word."""
+    """Return the switches in ``-v``, ``-vv``, ``-q``, ``--verbose`` or ``--quiet``; empty for any other word."""
     if word in ("--verbose", "--quiet"):
         return word[2]
     return word[1:] if word.startswith("-") and not set(word[1:]) - {"v", "q"} else ""

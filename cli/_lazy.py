@@ -1,4 +1,4 @@
-"""Commands by name. The module of one is imported when it is asked for, so that `--help` stays as quick as ever."""
+"""Commands by name. The module of a command is imported when the command is used, so that `--help` stays quick."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["COMMANDS", "LazyGroup"]
 
 
 class Entry(NamedTuple):
-    """Where a command lives, and the line that `--help` shows for it."""
+    """Module of a command, and the line that `--help` shows for it."""
 
     module: str
     summary: str
@@ -22,18 +22,18 @@ class Entry(NamedTuple):
 COMMANDS = {
     "demo": Entry("cli.demo", "Try everything on a synthetic network in a minute."),
     "doctor": Entry("cli.doctor", "Show what is installed and whether it works here."),
-    "data": Entry("cli.data", "Data: ingest, synth, validate, info, where, qc."),
+    "data": Entry("cli.data", "Data: ingest, synth, validate, info, where, qc-score."),
     "field": Entry("cli.field", "Fields: lift, sample, cv, plot."),
-    "train": Entry("cli.train", "Train a model, or go on with a stopped run."),
-    "forecast": Entry("cli.forecast", "Forecast from the latest observations."),
+    "train": Entry("cli.train", "Train a model, or resume a stopped run."),
+    "forecast": Entry("cli.forecast", "Compute a forecast from the latest observations."),
     "evaluate": Entry("cli.evaluate", "Score a run on the test part of its record."),
-    "report": Entry("cli.report", "Write a run as one HTML page."),
-    "plot": Entry("cli.plot", "Pictures of a run, a benchmark or a field."),
+    "report": Entry("cli.report", "Write a report of a run as one HTML page."),
+    "plot": Entry("cli.plot", "Draw pictures of a run, a benchmark or a field."),
     "benchmark": Entry("cli.benchmark", "Score models on the same windows of a store."),
     "ablate": Entry("cli.ablate", "Score the model with and without its parts."),
     "export": Entry("cli.export", "Export one forecast step as pt2 or ONNX."),
     "run": Entry("cli.run", "Runs: list, verify, gc."),
-    "config": Entry("cli.config", "Configuration: init, show, validate, schema."),
+    "config": Entry("cli.config", "Configuration: init, show, validate, schema, page."),
     "ops": Entry("cli.ops", "Operators: list, show, check, bench."),
 }
 
@@ -42,7 +42,7 @@ class LazyGroup(TyperGroup):
     """The root group: lists `COMMANDS` from their names and summaries alone."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order a newcomer meets them."""
+        """List the names in the order a newcomer needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -54,14 +54,14 @@ class LazyGroup(TyperGroup):
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command of a line; for a misspelt one all are built, so that the nearest name can be offered."""
+        """Find the command of a line; for a misspelt one build all, so that the nearest name can be offered."""
         if args and args[0] not in COMMANDS:
             for name in COMMANDS:
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The section "Commands" of `--help`, without importing a single command."""
+        """Write the section "Commands" of `--help` without importing a single command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 

@@ -22,7 +22,7 @@ class ProgressDisplay:
         self._bar: Any = None
         self._task: Any = None
         self._stage = ""
-        self._told = 0.0
+        self._printed_at = 0.0
 
     def __enter__(self) -> ProgressDisplay:
         if console.settings.verbosity >= 0 and sys.stderr.isatty():
@@ -50,54 +50,48 @@ class ProgressDisplay:
         if console.settings.verbosity < 0:
             return
         if event.stage == "validation":
-            self._tell(event.note)
+            self._print_line(event.note)
         elif self._bar is not None:
-            self._show(event)
+            self._update_bar(event)
         else:
-            self._say(event)
+            self._print_event(event)
 
-    def _tell(self, line: str) -> None:
-        """A line that stays, above the bar if there is one."""
+    def _print_line(self, line: str) -> None:
+        """Print a line that stays, above the bar if there is one."""
         if self._bar is not None:
             self._bar.console.print(line, markup=False, highlight=False)
         else:
             console.note(line)
 
-    def _show(self, event: Any) -> None:
+    def _update_bar(self, event: Any) -> None:
+        from fields.times import format_elapsed
+
         total = event.total or None
-        eta = "" if event.eta is None else f"{span(event.eta)} left"
+        eta = "" if event.eta is None else f"{format_elapsed(event.eta)} left"
         eta = "  ".join(filter(None, (eta, getattr(event, "note", ""))))
         if event.stage != self._stage:
             self._stage = event.stage
             self._task = self._bar.add_task(_NAMES.get(event.stage, event.stage), total=total, eta=eta)
         self._bar.update(self._task, completed=event.done, total=total, eta=eta)
 
-    def _say(self, event: Any) -> None:
+    def _print_event(self, event: Any) -> None:
+        from fields.times import format_elapsed
+
         now = time.monotonic()
         begins = event.stage != self._stage
-        if not begins and not event.is_last and now - self._told < _LINE_SECONDS:
+        if not begins and not event.is_last and now - self._printed_at < _LINE_SECONDS:
             return
-        self._stage, self._told = event.stage, now
+        self._stage, self._printed_at = event.stage, now
         share = "" if event.fraction is None else f" {100 * event.fraction:3.0f} %"
-        eta = "" if event.eta is None or event.is_last else f", {span(event.eta)} left"
-        ended = f" in {span(event.elapsed)}" if event.is_last else ""
+        eta = "" if event.eta is None or event.is_last else f", {format_elapsed(event.eta)} left"
+        ended = f" in {format_elapsed(event.elapsed)}" if event.is_last else ""
         note = getattr(event, "note", "")
-        told = f"{_NAMES.get(event.stage, event.stage)}{share} {amount(event.done, event.unit)}{eta}{ended}"
-        console.note(f"{told}  {note}" if note else told)
-
-
-def span(seconds: float) -> str:
-    """A length of time for people."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+        line = f"{_NAMES.get(event.stage, event.stage)}{share} {amount(event.done, event.unit)}{eta}{ended}"
+        console.note(f"{line}  {note}" if note else line)
 
 
 def amount(count: int, unit: str) -> str:
-    """A count for people."""
+    """Format a count with its unit for people."""
     if unit == "bytes":
         return f"{count / 1e6:,.1f} MB"
     return f"{count:,} {unit.removesuffix('s') if count == 1 else unit}"

@@ -1,4 +1,4 @@
-"""A command that runs as several ranks: what each of them does with its result or error."""
+"""Result and error of a command that runs as several ranks: what each rank reports, and its exit code."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ __all__ = ["as_rank"]
 
 
 def as_rank(work: Callable[[], Mapping[str, Any]]) -> int:
-    """Do the work of one rank and tell the launcher what came of it; the exit code of this process.
+    """Do the work of one rank, report the outcome to the launcher, and return the exit code of this process.
 
-    Rank 0 answers for all. A rank that lost another to a kill ends with 1, which makes torchrun start all again; a rank
-    that waits in vain for one that hangs ends the run, whichever it is. Everything else would only happen again: it is
+    Rank 0 reports for all. A rank that lost another to a kill ends with 1, which makes torchrun restart all; a rank
+    that waits in vain for one that hangs ends the run, whichever rank it is. Every other error would only repeat: it is
     reported, and the rank ends with 0.
     """
-    from stationpde.training.distributed import LostRankError
-    from stationpde.training.launch import report_outcome, sign_in
+    from stationpde.training import LostRankError, report_outcome, sign_in
 
     sign_in()
     try:
@@ -46,7 +45,7 @@ def as_rank(work: Callable[[], Mapping[str, Any]]) -> int:
 
 
 def _report(failure: Failure) -> None:
-    from stationpde.training.launch import report_outcome
+    from stationpde.training import report_outcome
 
     about = {"code": failure.code, "message": failure.message, "where": failure.where, "do": failure.do}
     report_outcome({"exit_code": int(failure.exit_code), "error": about})

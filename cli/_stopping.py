@@ -1,4 +1,4 @@
-"""What a batch system's SIGTERM means to a command that can go on later: stop, keep what is done, exit 75.
+"""SIGTERM of a batch system, for a command that can be resumed: stop, keep what is done, exit 75.
 
 The signal becomes an interrupt like Ctrl-C, so that everything on the way out (locks, clusters, finished blocks) is
 left in order; the difference is the exit code, which tells a queue to start the same command again. A second SIGTERM
@@ -20,21 +20,21 @@ __all__ = ["StoppedError", "resumable"]
 
 
 class StoppedError(Exception):
-    """The command was told to stop and can go on where it stopped."""
+    """The command was stopped by SIGTERM; the same command resumes it."""
 
     code = "SPDE-X006"
     exit_code = ExitCode.RESUMABLE
     message = "stopped by SIGTERM; what was finished is kept"
-    do = "type the same command again: it goes on where it stopped"
+    do = "type the same command again: it resumes where it stopped"
 
 
 class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM on its way through the program; libraries that tidy up after Ctrl-C do so after it too."""
+    """SIGTERM as an exception; libraries that clean up after Ctrl-C do so after it, too."""
 
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """A context for work that is resumed by the same command.
+    """Run work that the same command resumes after a signal.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def resumable() -> Iterator[None]:
     except _TerminatedError:
         raise StoppedError(StoppedError.message) from None
     except KeyboardInterrupt:
-        console.note("what was finished is kept; the same command goes on from there")
+        console.note("what was finished is kept; the same command resumes from there")
         raise
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,24 +1,21 @@
-"""`stationpde config`: look at configurations before anything is trained."""
+"""`stationpde config`: write, print and check configurations before anything is trained."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli._console import console
-from cli._settings import assembled
+from cli._options import Ablate, ConfigFile, Force, Overrides, Preset, Recipe, Variant
+from cli._settings import configuration
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None, help="Configuration: init, show, validate, schema.")
-
-Preset = Annotated[str, typer.Option(help="weather2k, meteonet, demo or tiny.")]
-Variant = Annotated[str, typer.Option(help="default or paper.")]
-Recipe = Annotated[str, typer.Option(help="Optimiser: default or paper.")]
-Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key.")]
+app = typer.Typer(rich_markup_mode=None, help="Configuration: init, show, validate, schema, page.")
 
 
 @app.command()
@@ -27,9 +24,9 @@ def init(
     preset: Preset = "weather2k",
     variant: Variant = "default",
     recipe: Recipe = "default",
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Force = False,
 ) -> None:
-    """Write a whole configuration to begin from.
+    """Write a whole configuration to start from.
 
     Example: stationpde config init mine.toml --preset demo
     """
@@ -37,11 +34,11 @@ def init(
 
     if path.exists() and not force:
         raise typer.BadParameter(f"{path} exists; add --force to replace it", param_hint="FILE")
-    made = assembled(preset, variant, recipe)
+    settings = configuration(preset, variant, recipe)
     with atomic.machine_faults(path):
-        atomic.write_file(path, made.to_toml().encode())
-    console.text(f"{path}: preset {preset}, variant {variant}; stationpde train … -c {path}")
-    console.result({"file": str(path), "hash": made.hash()})
+        atomic.write_file(path, settings.to_toml().encode())
+    console.text(f"{path}: preset {preset}, variant {variant}; stationpde train … -c {shlex.quote(str(path))}")
+    console.result({"file": str(path), "hash": settings.hash()})
 
 
 @app.command()
@@ -49,17 +46,17 @@ def show(
     preset: Preset = "weather2k",
     variant: Variant = "default",
     recipe: Recipe = "default",
-    config: Annotated[Path | None, typer.Option("-c", "--config", metavar="FILE", help="TOML on top.")] = None,
+    config: ConfigFile = None,
     overrides: Overrides = None,
-    ablate: Annotated[list[str] | None, typer.Option(metavar="PART", help="Without a part, e.g. no_pde.")] = None,
+    ablate: Ablate = None,
 ) -> None:
     """Print the configuration that these options give, every key of it.
 
     Example: stationpde config show --preset meteonet --set train.epochs=3
     """
-    made = assembled(preset, variant, recipe, config, overrides, ablate)
-    console.text(made.to_toml().rstrip())
-    console.result({"config": made.tree(), "hash": made.hash()})
+    settings = configuration(preset, variant, recipe, config, overrides, ablate)
+    console.text(settings.to_toml().rstrip())
+    console.result({"config": settings.tree(), "hash": settings.hash()})
 
 
 @app.command()
@@ -72,13 +69,13 @@ def validate(
 
     Example: stationpde config validate mine.toml
     """
-    base = assembled(preset, variant)
-    made = assembled(preset, variant, config=path)
-    changes = base.diff(made)
+    base = configuration(preset, variant)
+    settings = configuration(preset, variant, config=path)
+    changes = base.diff(settings)
     console.text(f"{path}: ok, {len(changes)} keys differ from preset {preset}")
     for line in changes:
         console.text(f"  {line}")
-    console.result({"file": str(path), "hash": made.hash(), "changes": changes})
+    console.result({"file": str(path), "hash": settings.hash(), "changes": changes})
 
 
 @app.command()
@@ -89,7 +86,26 @@ def schema() -> None:
     """
     from stationpde.config import Config
 
-    made = Config.model_json_schema()
+    content = Config.model_json_schema()
     if not console.settings.json:
-        console.text(json.dumps(made, indent=2))
-    console.result(made)
+        console.text(json.dumps(content, indent=2))
+    console.result(content)
+
+
+@app.command()
+def page(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The Markdown file to write, beside the docs.")],
+) -> None:
+    """Write the page of the documentation that explains every key.
+
+    Example: stationpde config page docs/configuration.md
+    """
+    from fields import atomic
+    from stationpde.config import configuration_page
+
+    decisions = path.with_name("design-decisions.md")
+    text = configuration_page(decisions.read_text("utf-8") if decisions.exists() else "")
+    with atomic.machine_faults(path):
+        atomic.write_file(path, text.encode())
+    console.text(f"{path}: {text.count(chr(10))} lines")
+    console.result({"file": str(path)})

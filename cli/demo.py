@@ -1,4 +1,4 @@
-"""`stationpde demo`: the first run, from a made-up network to a report."""
+"""`stationpde demo`: the first run, from a synthetic network to a report."""
 
 from __future__ import annotations
 
@@ -8,45 +8,50 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli._console import console
+from cli._options import Force, Overrides, Preset, Seed
 from cli._progress import ProgressDisplay
 from cli._stopping import resumable
 
 if TYPE_CHECKING:
-    from stationpde.demo import Told
+    from stationpde.demo import StageOutput
 
 __all__ = ["demo"]
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where everything is written.")] = Path("out/demo"),
-    stations: Annotated[int, typer.Option(min=8, max=500, help="Stations of the made-up network.")] = 64,
-    days: Annotated[int, typer.Option(min=20, max=730, help="Days of its record, hourly.")] = 90,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same network.")] = 0,
-    preset: Annotated[str, typer.Option(help="Settings of the model: demo or tiny.")] = "demo",
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, e.g. train.max_steps=200.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a finished demo.")] = False,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for everything that is written.")
+    ] = Path("out/demo"),
+    station_count: Annotated[
+        int, typer.Option(min=8, max=500, metavar="N", help="Stations of the synthetic network.")
+    ] = 64,
+    days: Annotated[
+        int, typer.Option(min=20, max=730, metavar="N", help="Days of the synthetic record, hourly.")
+    ] = 90,
+    seed: Seed = 0,
+    preset: Preset = "demo",
+    overrides: Overrides = None,
+    force: Force = False,
 ) -> None:
     """Try everything on a synthetic network: ingest, lift, train, compare, report. Offline, within a minute.
 
-    The same command, typed again, goes on where an interrupted one stopped.
+    The same command, typed again, resumes an interrupted one.
 
-    Example: stationpde demo --out out/demo
+    Example: stationpde demo -o out/demo
     """
-    from cli._settings import assembled
+    from cli._settings import configuration
     from stationpde.demo import Demo, run_demo
 
-    config = assembled(preset, overrides=overrides)
+    config = configuration(preset, overrides=overrides)
     with resumable(), ProgressDisplay() as display:
-        found = run_demo(Demo(out, config, stations, days, seed, tell=_show, watcher=display), force=force)
-    console.result(found)
+        results = run_demo(Demo(output, config, station_count, days, seed, show=_show, watcher=display), force=force)
+    console.result(results)
 
 
-def _show(told: Told) -> None:
+def _show(stage: StageOutput) -> None:
     console.text()
-    console.text(told.title)
-    for line in told.lines:
+    console.text(stage.title)
+    for line in stage.lines:
         console.text(f"  {line}".rstrip())
-    if told.heads:
-        console.table([f"  {told.heads[0]}", *told.heads[1:]], [[f"  {row[0]}", *row[1:]] for row in told.rows])
+    if stage.heads:
+        console.table([f"  {stage.heads[0]}", *stage.heads[1:]], [[f"  {row[0]}", *row[1:]] for row in stage.rows])

@@ -1,4 +1,4 @@
-"""`stationpde doctor`: what is installed, what works here, and what to do about the rest."""
+"""`stationpde doctor`: what is installed, what works here, and what to do about problems."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def doctor() -> None:
 
     Example: stationpde doctor --json
     """
-    from stationpde import diagnosis
+    from stationpde.doctor import diagnose
 
-    found = diagnosis.diagnose()
-    for section, facts in found.sections.items():
+    diagnosis = diagnose()
+    for section, facts in diagnosis.sections.items():
         console.text(section if facts else f"{section}: none")
         for label, value in facts.items():
             console.text(f"  {label:<16}{shown(value)}")
-    for problem in found.problems:
+    for problem in diagnosis.problems:
         console.text(f"problem: {problem.what}")
         console.text(f"  do    {problem.do}")
-    if not found.problems:
+    if not diagnosis.problems:
         console.text("no problem found")
-    console.result(found.to_json())
+    console.result(diagnosis.to_json())

@@ -2,60 +2,60 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli._console import console, shown
+from cli._options import Against, Cap, Checkpoint, Obs, Quality, Run, Windows, choice, names_in
 from cli._progress import ProgressDisplay
-from cli._settings import span_seconds
+from cli._settings import cap_seconds
 from cli._stopping import resumable
-from cli.data import choice
 
 __all__ = ["evaluate"]
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A directory that train wrote.")],
-    data: Annotated[str | None, typer.Option(metavar="STORE", help="Its record, if the run keeps none.")] = None,
-    against: Annotated[str, typer.Option(metavar="A,B", help="References, e.g. persistence,ridge_nb.")] = "persistence",
+    run: Run,
+    obs: Obs = None,
+    against: Against = "persistence",
     by: Annotated[str | None, typer.Option(metavar="lead,…", help="lead, station, elevation, hour.")] = None,
     significance: Annotated[bool, typer.Option("--significance", help="Test every comparison.")] = False,
-    checkpoint: Annotated[str, typer.Option(metavar="best|last|step-N", help="Which weights.")] = "best",
-    stride: Annotated[int, typer.Option(min=1, metavar="N", help="One test window in N.")] = 1,
-    cap: Annotated[str, typer.Option(metavar="15min", help="CPU time of each reference that learns.")] = "15min",
-    quality: Annotated[str, typer.Option(help="Values as train used them: full, or gross (benchmark).")] = "full",
+    checkpoint: Checkpoint = "best",
+    windows: Windows = 0,
+    stride: Annotated[int, typer.Option(min=1, metavar="N", help="One test window in N.", hidden=True)] = 1,
+    cap: Cap = "15min",
+    quality: Quality = None,
 ) -> None:
-    """Score a run on the test part of its record, in physical units.
+    """Compute the test scores of a run, in physical units, beside those of references.
 
-    Example: stationpde evaluate runs/demo --data demo --against persistence,ridge --by lead --significance
+    Without --obs the record is used that training kept beside the run. A reference that learns is trained first.
+
+    Example: stationpde evaluate runs/demo --obs demo --against persistence,ridge --by lead --significance
     """
-    from stationpde.data import load_series
-    from stationpde.evaluation.evaluate import EvaluationRequest, data_of_run, evaluate_run
-    from stationpde.loading import load_run
+    from stationpde.data import QUALITIES, load_series
+    from stationpde.evaluation import EvaluationRequest, evaluate_run
+    from stationpde.runs import load_run, observations_of_run
 
-    asked = EvaluationRequest(
-        against=_names(against), by=_names(by or ""), significance=significance, stride=stride,
-        cap=span_seconds(cap, "--cap"),
+    request = EvaluationRequest(
+        against=names_in(against), by=names_in(by), significance=significance, stride=stride, windows=windows or None,
+        cap=cap_seconds(cap), quality=None if quality is None else choice(quality, "--quality", QUALITIES),
     )  # fmt: skip
-    found = load_run(run, checkpoint)
-    record = data or data_of_run(run)
+    loaded = load_run(run, checkpoint)
+    record = observations_of_run(loaded) if obs is None else str(obs)
     with ProgressDisplay() as display, resumable():
         series = load_series(
-            record, found.model.config.data, command="evaluate", watcher=display,
-            quality=choice(quality, "--quality", ("full", "gross")),
+            record, loaded.model.config.data, command="evaluate", watcher=display,
+            quality=request.quality,
         )  # fmt: skip
-        result = evaluate_run(found, series, asked, display)
-    known = found.record.get("data_fingerprint")
-    if known and known != series.fingerprint:
-        console.note("these are other data than the run was trained on")
+        result = evaluate_run(loaded, series, request, display)
+    trained_on = loaded.record.get("data_fingerprint")
+    if trained_on and trained_on != series.fingerprint:
+        other_flags = request.quality not in (None, loaded.model.config.data.quality)
+        reason = f", or the same with other quality flags (--quality {request.quality})" if other_flags else ""
+        console.note(f"warning: these are other data than the run was trained on{reason}")
     _show(result)
     console.result(result)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -63,12 +63,14 @@ def _show(result: dict[str, Any]) -> None:
     references = [name for name in result["scores"] if name != "run"]
     rows = []
     for name in variables:
-        own = result["scores"]["run"][name]
+        entry = result["scores"]["run"][name]
         tests = [result["compared"].get(r, {}).get(name) for r in references]
-        skills = [_skill(own["skill"][r], test) for r, test in zip(references, tests, strict=True)]
-        rows.append(
-            [name, *(shown(own[key]) for key in ("mse", "mae", "bias")), own["unit"], f"{own['count']:,}", *skills]
-        )
+        skills = [_skill(entry["skill"][r], test) for r, test in zip(references, tests, strict=True)]
+        errors = [shown(entry[key]) for key in ("mse", "mae", "bias")]
+        rows.append([name, *errors, entry["unit"], f"{entry['count']:,}", *skills])
+    from stationpde.data import describe_quality
+
+    console.text(f"test scores; {describe_quality(result['quality'])}")
     console.table(["test", "MSE", "MAE", "bias", "unit", "targets", *(f"skill: {r}" for r in references)], rows)
     for group, parts in result["by"].items():
         console.text()

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli._console import console
+from cli._options import AltitudeWeight, At, Dem, Force, Neighbours, StationStore, Variable, names_in
 from cli._progress import ProgressDisplay
 from cli._stopping import resumable
 
@@ -15,49 +16,46 @@ __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, help="Fields: lift, sample, cv, plot.")
 
-Store = Annotated[Path, typer.Argument(metavar="STORE", help="A store of stations.")]
 Fields = Annotated[Path, typer.Argument(metavar="FIELDS", help="A store that `field lift` wrote.")]
-Neighbours = Annotated[int, typer.Option("--k", min=1, help="Neighbours of each cell.")]
-AltitudeWeight = Annotated[str, typer.Option("--w-alt", metavar="W", help="Weight of altitude, with its unit.")]
-Dem = Annotated[Path | None, typer.Option(metavar="F", help="Elevation model: npz, NetCDF, zarr, GeoTIFF.")]
 
 
 @app.command()
 def lift(
-    store: Store,
-    output: Annotated[Path, typer.Argument(metavar="OUT.zarr", help="Where the fields shall appear.")],
-    method: Annotated[str, typer.Option(metavar="NAME", help="idw, terrain_idw or detrended.")] = "detrended",
+    store: StationStore,
+    output: Annotated[Path, typer.Argument(metavar="OUT.zarr", help="The store to write.")],
+    method: Annotated[str, typer.Option(metavar="NAME", help="Method: idw, terrain_idw or detrended.")] = "detrended",
     dem: Dem = None,
-    height: Annotated[int, typer.Option(min=4, help="Rows of the grid.")] = 32,
+    height: Annotated[int, typer.Option(min=4, metavar="N", help="Rows of the grid.")] = 32,
     k: Neighbours = 10,
     w_alt: AltitudeWeight = "5 km/m",
     variables: Annotated[str | None, typer.Option(metavar="u,v,…", help="Lift only these.")] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes of a local dask cluster; 0: threads.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Processes of a local dask cluster; 0: threads.")
+    ] = 0,
     scheduler: Annotated[str | None, typer.Option(metavar="ADDR", help="Join a running dask scheduler.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing store.")] = False,
+    force: Force = False,
 ) -> None:
-    """Lift every moment of a record onto a grid.
+    """Lift every time step of a record onto a grid.
 
-    The same command, typed again, goes on where a killed one stopped. After SIGTERM the exit code is 75.
+    The same command, typed again, resumes a killed one. After SIGTERM the exit code is 75.
 
     Example: stationpde field lift mine.zarr fields.zarr --dem relief.nc --workers 4
     """
-    from fields.lift_methods import LiftSettings, altitude_weight
-    from fields.lift_store import lift_store
+    from fields.lift import LiftSettings, altitude_weight, lift_to_store
 
     settings = LiftSettings(method, k, w_alt=altitude_weight(w_alt))
-    names = None if variables is None else [name.strip() for name in variables.split(",") if name.strip()]
+    names = None if variables is None else list(names_in(variables))
     with resumable(), ProgressDisplay() as display:
-        made = lift_store(
+        lifted = lift_to_store(
             store, output, settings=settings, height=height, dem=dem, variables=names, workers=workers,
             scheduler=scheduler, force=force, watcher=display,
         )  # fmt: skip
-    resumed = f", {made.resumed_blocks} of {made.blocks} blocks were there" if made.resumed_blocks else ""
+    resumed = f", {lifted.resumed_blocks} of {lifted.blocks} blocks were there" if lifted.resumed_blocks else ""
     console.text(
-        f"{made.path}: {', '.join(made.variables)} on {made.grid.height} x {made.grid.width} cells of "
-        f"{made.grid.dy / 1e3:.1f} km, {made.moments:,} times ({method}{resumed})"
+        f"{lifted.path}: {', '.join(lifted.variables)} on {lifted.grid.height} x {lifted.grid.width} cells of "
+        f"{lifted.grid.dy / 1e3:.1f} km, {lifted.moments:,} times ({method}{resumed})"
     )
-    console.result(made.to_dict())
+    console.result(lifted.to_dict())
 
 
 @app.command()
@@ -67,7 +65,7 @@ def sample(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="F.csv", help="Write the series here.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Force = False,
 ) -> None:
     """Read fields at places: any latitude, longitude and altitude.
 
@@ -75,7 +73,7 @@ def sample(
 
     Example: stationpde field sample fields.zarr places.csv -o series.csv
     """
-    from fields.sampling import FieldStore, read_points, refuse_existing, write_series
+    from fields.lift import FieldStore, read_points, refuse_existing, write_series
 
     if output is None and not console.settings.json:
         raise typer.BadParameter("give -o F.csv, or --json for the series on stdout")
@@ -91,54 +89,58 @@ def sample(
 
 @app.command()
 def cv(
-    store: Store,
-    method: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this method; may repeat.")] = None,
+    store: StationStore,
+    method: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Method: idw, terrain_idw or detrended.")
+    ] = None,
     block_km: Annotated[
         float | None, typer.Option(min=0, metavar="R", help="Also leave out all stations within R km.")
     ] = None,
-    moments: Annotated[int, typer.Option(min=1, help="Times, spread over the record.")] = 700,
+    moments: Annotated[int, typer.Option(min=1, metavar="N", help="Times, spread over the record.")] = 700,
     k: Neighbours = 10,
     w_alt: AltitudeWeight = "5 km/m",
 ) -> None:
-    """Score lift methods at stations that were left out.
+    """Compare lift methods at stations that are left out.
 
-    Root mean square errors in m/s, hPa, K and %, one station left out at a time.
+    Prints root mean square errors in m/s, hPa, K and %, one station left out at a time. All methods are scored, or
+    those of --method, which may be repeated.
 
     Example: stationpde field cv mine.zarr --block-km 100 --json
     """
     from fields import store as stores
-    from fields.crossval import cross_validate
-    from fields.lift_methods import LIFT_METHODS, LiftSettings, altitude_weight
+    from fields.lift import LIFT_METHODS, LiftSettings, altitude_weight, cross_validate
 
     settings = LiftSettings(k=k, w_alt=altitude_weight(w_alt))
     methods = tuple(method or LIFT_METHODS)
     with ProgressDisplay() as display:
-        found = cross_validate(
-            stores.open(store), methods, settings=settings, block_km=block_km, moments=moments, watcher=display
+        scores = cross_validate(
+            stores.open_store(store), methods, settings=settings, block_km=block_km, moments=moments, watcher=display
         )
     left = "" if block_km is None else f" and those within {block_km:g} km"
-    console.note(f"{found.stations} stations, {found.moments} times; each station{left} left out in turn")
-    console.table(["RMSE", "unit", *methods], found.rows())
-    console.result(found.to_dict())
+    console.note(f"{scores.stations} stations, {scores.moments} times; each station{left} left out in turn")
+    console.table(["RMSE", "unit", *methods], scores.rows())
+    console.result(scores.to_dict())
 
 
 @app.command()
 def plot(
     fields: Fields,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="F.png", help="The picture to write.")],
-    variable: Annotated[str, typer.Option(metavar="NAME", help="u, v, p, t, rh or speed.")] = "t",
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="The moment; the last by default.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="F.png", help="The picture: png, svg or pdf.")],
+    variable: Variable = "t",
+    at: At = None,
     dem: Dem = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Force = False,
 ) -> None:
-    """Draw a moment on its relief, with wind and stations.
+    """Draw the field of one time on its relief, with wind and stations.
+
+    The last time is drawn by default; --variable may also be speed, that of the wind.
 
     Example: stationpde field plot fields.zarr -o map.png --at 2023-07-05T17:00 --dem relief.nc
     """
-    from fields.plots_field import draw_field
-    from fields.sampling import FieldStore, refuse_existing
+    from fields.lift import FieldStore, refuse_existing
+    from fields.plots import draw_field
 
     refuse_existing(output, force)
-    made = draw_field(FieldStore(fields), output, variable=variable, at=at, dem=dem)
-    console.text(f"picture: {made}")
-    console.result({"picture": str(made)})
+    picture = draw_field(FieldStore(fields), output, variable=variable, at=at, dem=dem)
+    console.text(f"picture: {picture}")
+    console.result({"picture": str(picture)})

@@ -1,7 +1,8 @@
-"""The root of the `stationpde` command. Nothing heavy is imported before a command runs."""
+"""Root of the `stationpde` command. Nothing heavy is imported before a command runs."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -12,15 +13,16 @@ from cli._console import console
 from cli._errors import Boundary, ExitCode, explain, report
 from cli._globals import GLOBAL_OPTIONS, take_globals
 from cli._lazy import LazyGroup
+from cli._renamed import present_names
 
 __all__ = ["app", "main"]
 
 
 class Root(LazyGroup):
-    """Takes global options from anywhere on the line and answers every exception with an exit code."""
+    """Root group: global options from anywhere on the line, old names, and an exit code for every exception."""
 
     def main(self, args: Sequence[str] | None = None, *ignored: Any, **extra: Any) -> Any:
-        """Run one invocation and leave the process with its exit code."""
+        """Run one invocation and end the process with its exit code."""
         settings, rest = take_globals(list(sys.argv[1:] if args is None else args))
         console.configure(settings)
         extra.update(standalone_mode=False, prog_name="stationpde")
@@ -31,9 +33,17 @@ class Root(LazyGroup):
                 report(explain(KeyboardInterrupt()))
         sys.exit(int(boundary.exit_code))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse a line; old names of commands and options are replaced, each with a warning."""
+        words, warnings = present_names(args)
+        # Of several ranks, which all parse the same line, the first warns.
+        for warning in warnings if os.environ.get("RANK", "0") == "0" else ():
+            console.note(warning)
+        return super().parse_args(ctx, words)
 
-def _version(wanted: bool) -> None:
-    if wanted:
+
+def _version(is_requested: bool) -> None:
+    if is_requested:
         import stationpde
 
         console.text(f"stationpde {stationpde.__version__}")
@@ -63,7 +73,7 @@ def root(
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help=GLOBAL_OPTIONS["-v, --verbose"])] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help=GLOBAL_OPTIONS["-q, --quiet"])] = False,
 ) -> None:
-    """Surface-weather PDEs that learn from stations.
+    """Train and run surface-weather PDEs that learn from stations.
 
     --json, --debug, -v and -q may stand anywhere on the line.
 
@@ -74,7 +84,7 @@ def root(
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the command; the entry point of the console script."""
     app()
 
 

@@ -1,4 +1,4 @@
-"""`stationpde ops`: look at, check and time the registered operators, third parties' included."""
+"""`stationpde ops`: show, check and time the registered operators, those of third parties included."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, help="Operators: list, show, check, bench.")
 
-OwnModule = Annotated[
+Module = Annotated[
     str | None,
-    typer.Option("--module", metavar="FILE.py", help="File or module with operators of yours, not yet installed."),
+    typer.Option("--module", metavar="FILE.py", help="File or module with operators that are not installed."),
 ]
 
 
 @app.command("list")
 def list_operators(
     pattern: Annotated[str, typer.Argument(help="Shell wildcard, e.g. 'advection*'.")] = "*",
-    module: OwnModule = None,
+    module: Module = None,
 ) -> None:
     """List the operators with their units.
 
     Example: stationpde ops list 'advection*'
     """
-    from stationpde import operator_cards
+    from stationpde.physics import operator_cards
 
     _load(module)
-    found = operator_cards.cards(pattern)
+    cards = operator_cards.cards(pattern)
     columns = ["name", "units", "what it is", "family", "backends", "owner"]
-    rows = [[c.name, c.signature, c.summary, c.family, ", ".join(c.backends), c.owner] for c in found]
+    rows = [[c.name, c.signature, c.summary, c.family, ", ".join(c.backends), c.owner] for c in cards]
     if rows:
         console.table(columns, rows, essential=3)
     else:
         console.note(f"no operator matches '{pattern}'; `stationpde ops list` shows all")
-    console.result({"operators": [c.to_json() for c in found]})
+    console.result({"operators": [c.to_json() for c in cards]})
 
 
 @app.command()
 def show(
     name: Annotated[str, typer.Argument(help="Name of an operator, or of a system: surface, anomaly, extended.")],
     markdown: Annotated[bool, typer.Option("--markdown", help="Write a Markdown page instead.")] = False,
-    module: OwnModule = None,
+    module: Module = None,
 ) -> None:
     """Show one operator: equation, units, properties, references, source; or the equations of the model.
 
     Example: stationpde ops show surface --markdown
     """
     from pde_ops import operators
-    from stationpde import operator_cards, system_cards
+    from stationpde.physics import operator_cards, system_cards
 
     _load(module)
     is_system = name in system_cards.SYSTEMS and name not in operators.list()
@@ -69,7 +69,7 @@ def check(
     names: Annotated[
         list[str] | None, typer.Argument(help="Names or wildcards; none means all, or all of --module.")
     ] = None,
-    module: OwnModule = None,
+    module: Module = None,
 ) -> None:
     """Run the generic test suite on operators.
 
@@ -77,11 +77,11 @@ def check(
 
     Example: stationpde ops check --module lake.py
     """
-    from stationpde import operator_cards
+    from stationpde.physics import operator_cards
 
-    own = _load(module)
+    loaded = _load(module)
     report = operator_cards.check(
-        names or own, progress=lambda name, wrong: console.note(f"{'FAIL' if wrong else 'ok':<5}{name}")
+        names or loaded, progress=lambda name, wrong: console.note(f"{'FAIL' if wrong else 'ok':<5}{name}")
     )
     for failure in report.failed:
         console.text(f"{failure['operator']}: {failure['check']}: {failure['detail']}")
@@ -94,9 +94,9 @@ def check(
 
 @app.command()
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: a look, not a measurement.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: a rough figure.")] = False,
 ) -> None:
-    """Time a step of the surface system on this machine.
+    """Measure the time of a step of the surface system on this machine.
 
     The figures are ratios against eager torch, measured side by side.
 
@@ -111,7 +111,7 @@ def bench(
 
 
 def _load(module: str | None) -> list[str]:
-    """Import a module of the user's, found from the current folder, and say which operators it declares."""
+    """Import a module from the current folder and return the names of the operators it declares."""
     if module is None:
         return []
     from pde_ops import operators

@@ -8,47 +8,46 @@ from typing import Annotated
 import typer
 
 from cli._console import console
+from cli._options import Against, At, Checkpoint, Dem, Force, Obs, Run, Windows, names_in
 
 __all__ = ["report"]
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: Run,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="F.html", help="The page; RUN/report.html by default.")
     ] = None,
-    obs: Annotated[
-        Path | None, typer.Option("--obs", metavar="STORE", help="Observations; those of training if they are found.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Issue time (UTC) of the forecast shown; the last tested.")
-    ] = None,
-    against: Annotated[
-        str, typer.Option(metavar="A,B", help="Baselines without training to score beside it.")
-    ] = "persistence,climatology",
-    windows: Annotated[int, typer.Option(min=0, help="At most so many test windows; 0 takes all.")] = 160,
-    dem: Annotated[Path | None, typer.Option(metavar="F", help="Elevation model for the map.")] = None,
-    checkpoint: Annotated[str, typer.Option(metavar="NAME", help="best, last or step-N.")] = "best",
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing page.")] = False,
+    obs: Obs = None,
+    at: At = None,
+    against: Against = "persistence,climatology",
+    windows: Windows = 160,
+    dem: Dem = None,
+    checkpoint: Checkpoint = "best",
+    force: Force = False,
 ) -> None:
-    """Write a run as one HTML page: map, series, errors, router, physics, data. It needs no network to be read.
+    """Write a report of a run as one HTML page: map, series, errors, router, physics, data.
+
+    The page is read without a network. Without --obs the record is used that training kept beside the run. References
+    are baselines that need no training. The forecast shown is that of --at, by default the last of the test.
 
     Example: stationpde report runs/w2k --obs mine.zarr -o report.html
     """
-    from stationpde.loading import load_run
-    from stationpde.report import check_page, look, write_page
+    from stationpde.report import build_run_view, check_page, write_page
+    from stationpde.runs import load_run
 
     target = check_page(output if output is not None else run / "report.html", force)
-    names = [name for name in against.split(",") if name]
     loaded = load_run(run, checkpoint)
-    view = look(loaded, obs, at=at, windows=windows or None, against=names, dem=dem, progress=_tell)
+    view = build_run_view(
+        loaded, obs, at=at, windows=windows or None, against=names_in(against), dem=dem, progress=_note_scored
+    )
     for note in view.notes:
         console.note(note)
-    made = write_page(view, target)
-    console.text(f"report: {made} ({made.stat().st_size / 1e6:.1f} MB)")
-    console.result({"report": str(made), "bytes": made.stat().st_size, "notes": list(view.notes)})
+    page = write_page(view, target)
+    console.text(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    console.result({"report": str(page), "bytes": page.stat().st_size, "notes": list(view.notes)})
 
 
-def _tell(name: str, done: int, total: int) -> None:
+def _note_scored(name: str, done: int, total: int) -> None:
     if done == total:
         console.note(f"scored {name} on {total:,} windows")

@@ -1,4 +1,4 @@
-"""`stationpde run`: look after run directories."""
+"""`stationpde run`: list, check and clean run directories."""
 
 from __future__ import annotations
 
@@ -9,38 +9,36 @@ import typer
 
 from cli._console import console, shown
 from cli._errors import ExitCode
+from cli._options import Run
 
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, help="Runs: list, verify, gc.")
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-
 
 @app.command("list")
 def list_runs(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to search.")] = Path("runs"),
 ) -> None:
-    """List the runs below a directory: how far they are and how good.
+    """List the runs below a directory with their state and score.
 
     Example: stationpde run list runs
     """
-    from stationpde.training.run_directory import find_runs
-    from stationpde.training.run_summary import summary
+    from stationpde.runs import find_runs, summary
 
-    found = [summary(run) for run in find_runs(folder)]
+    summaries = [summary(run) for run in find_runs(folder)]
     columns = ("run", "state", "steps", "score", "variant", "seed")
-    console.table(list(columns), [[shown(one[name]) for name in columns] for one in found], essential=3)
-    console.result({"folder": str(folder), "runs": found})
+    console.table(list(columns), [[shown(one[name]) for name in columns] for one in summaries], essential=3)
+    console.result({"folder": str(folder), "runs": summaries})
 
 
 @app.command()
 def verify(run: Run) -> None:
-    """Prove every byte of a run's records and checkpoints; exit code 5 on damage.
+    """Check every byte of a run's records and checkpoints; exit code 5 on damage.
 
     Example: stationpde run verify runs/demo-default
     """
-    from stationpde.training.run_summary import inspect
+    from stationpde.runs import inspect
 
     report: dict[str, Any] = inspect(_existing(run))
     for name, problem in report["files"].items():
@@ -56,16 +54,19 @@ def gc(run: Run) -> None:
 
     Example: stationpde run gc runs/demo-default
     """
-    from stationpde.training.run_summary import collect
+    from stationpde.runs import collect
 
     gone = collect(_existing(run))
-    console.text(f"{run}: {len(gone)} removed, {', '.join(gone) or 'nothing was left over'}")
+    console.text(f"{run}: " + (f"removed {', '.join(gone)}" if gone else "nothing to remove"))
     console.result({"run": str(run), "removed": gone})
 
 
 def _existing(path: Path) -> Any:
-    from stationpde.training.run_directory import RunDirectory
+    from stationpde.errors import UsageError
+    from stationpde.runs import RunDirectory
 
     if not (path / "run.json").exists() and not (path / "checkpoints").is_dir():
-        raise typer.BadParameter(f"{path} is no run", param_hint="RUN")
+        raise UsageError(
+            f"{path} is no run", code="SPDE-T090", do="stationpde run list DIR shows the runs below a directory"
+        )
     return RunDirectory(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import textwrap
 import time
@@ -14,63 +15,76 @@ from typing import Annotated, Any
 import typer
 
 from cli._console import console, shown
+from cli._options import (
+    Ablate,
+    ConfigFile,
+    MaxTime,
+    Missing,
+    Obs,
+    Overrides,
+    PresetOrNone,
+    Recipe,
+    Resume,
+    SeedsOrNone,
+    Start,
+    TimeZone,
+    Variant,
+    choice,
+    pairs,
+)
 from cli._progress import ProgressDisplay
-from cli._settings import assembled, seeds_of, span_seconds
+from cli._settings import configuration, seeds_of, span_seconds
 from cli._stopping import resumable
-from cli.data import choice, pairs
 
 __all__ = ["train"]
 
-# Columns of a line of text that people read.
+# Columns of a printed line.
 _WIDTH = 100
 
 
 def train(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="weather2k, meteonet, demo, or a store.")],
-    data: Annotated[Path | None, typer.Option(metavar="PATH", help="Where the raw files or the store lie.")] = None,
-    run: Annotated[Path | None, typer.Option(metavar="DIR", help="Run directory; an existing one goes on.")] = None,
-    config: Annotated[Path | None, typer.Option("-c", "--config", metavar="FILE", help="TOML on top.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, e.g. train.epochs=3.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="weather2k, meteonet, demo or tiny; by the dataset.")] = None,
-    variant: Annotated[str, typer.Option(help="default or paper.")] = "default",
-    recipe: Annotated[str, typer.Option(help="Optimiser: default or paper.")] = "default",
-    ablate: Annotated[list[str] | None, typer.Option(metavar="PART", help="Without a part, e.g. no_pde.")] = None,
-    seeds: Annotated[str | None, typer.Option(metavar="0:5", help="One run directory for each seed.")] = None,
-    max_time: Annotated[str | None, typer.Option(metavar="30min", help="Save and exit 75 after this.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    obs: Obs = None,
+    run: Annotated[Path | None, typer.Option(metavar="DIR", help="Run directory; an existing one is resumed.")] = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    preset: PresetOrNone = None,
+    variant: Variant = "default",
+    recipe: Recipe = "default",
+    ablate: Ablate = None,
+    seeds: SeedsOrNone = None,
+    max_time: MaxTime = None,
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")] = "auto",
     nproc: Annotated[int, typer.Option(min=1, metavar="N", help="Ranks on this machine, by torchrun.")] = 1,
-    resume: Annotated[str, typer.Option(metavar="auto|never", help="Go on with an existing run, or refuse.")] = "auto",
+    resume: Resume = "auto",
     strict_resume: Annotated[bool, typer.Option(help="Refuse what would change the last bits.")] = False,
     fork: Annotated[bool, typer.Option(help="New run beside one whose settings or data changed.")] = False,
     init: Annotated[Path | None, typer.Option(metavar="RUN", help="First weights from another run.")] = None,
     dry_run: Annotated[bool, typer.Option(help="Shapes, memory, Courant number, time; trains nothing.")] = False,
     tensorboard: Annotated[bool, typer.Option(help="Scalars for TensorBoard in the run directory.")] = False,
-    start: Annotated[str | None, typer.Option(metavar="T", help="First time, where the file has none.")] = None,
-    time_zone: Annotated[str | None, typer.Option(metavar="Z", help="Clock of the source: UTC, UTC+8.")] = None,
-    missing: Annotated[
-        list[str] | None, typer.Option(metavar="VAR=WHAT", help="Substitute: p=standard-atmosphere.")
-    ] = None,
+    start: Start = None,
+    time_zone: TimeZone = None,
+    missing: Missing = None,
 ) -> None:
-    """Train a model, or go on with a run that was stopped or killed.
+    """Train a model, or resume one that was stopped or killed.
 
-    The same command, typed again, goes on exactly where it stopped. SIGTERM and --max-time save and exit 75, Ctrl-C
-    saves and exits 130.
+    The same command, typed again, resumes exactly where it stopped. SIGTERM and --max-time save and exit 75, Ctrl-C
+    saves and exits 130. A dataset that does not ship needs --obs, the raw files or the store. The preset is the
+    dataset's own, else weather2k. With --seeds there is one run directory for each seed.
 
     Example: stationpde train demo --run runs/demo --set train.epochs=2
     """
-    settings = assembled(
+    settings = configuration(
         preset or (dataset if dataset in ("weather2k", "meteonet", "demo") else "weather2k"),
         variant, recipe, config, overrides, ablate, pairs(missing, "--missing"),
     )  # fmt: skip
-    name = dataset if data is None or dataset in ("weather2k", "meteonet", "demo") else str(data)
+    name = dataset if obs is None or dataset in ("weather2k", "meteonet", "demo") else str(obs)
     target = run or Path("runs") / f"{Path(name).stem}-{variant}"
-    job = Job(dataset, data, target, settings, start, time_zone)
+    job = Job(dataset, obs, target, settings, start, time_zone)
     if dry_run:
         _show_dry_run(job, device)
         return
-    from stationpde.training.session import TrainOptions
+    from stationpde.training import TrainOptions
 
     options = TrainOptions(
         resume=choice(resume, "--resume", ("auto", "never")), strict=strict_resume, fork=fork, init=init, device=device,
@@ -87,31 +101,31 @@ def train(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to train on what, and where to."""
+    """Record to train on, settings of the model, and run directory."""
 
     dataset: str
-    data: Path | None
+    obs: Path | None
     run: Path
     settings: Any
     start: str | None
     time_zone: str | None
 
     def series(self, display: ProgressDisplay | None, cache: Path | None) -> Any:
-        """The record; raw files are read into a store beside the run the first time."""
+        """Load the record; raw files are read into a store beside the run the first time."""
         from fields.errors import ProblemReport
         from fields.ingest import IngestOptions
         from fields.readers import ReadOptions
-        from fields.readers.clock import parse_instant
+        from fields.times import parse_time
         from stationpde.data import load_series
 
-        start = None if self.start is None else parse_instant(self.start)
+        start = None if self.start is None else parse_time(self.start)
         options = IngestOptions(read=ReadOptions(zone=self.time_zone, start=start))
         report = ProblemReport()
         with resumable():
-            found = load_series(
+            record = load_series(
                 self.dataset,
                 self.settings.data,
-                self.data,
+                self.obs,
                 options=options,
                 cache=cache,
                 watcher=display,
@@ -120,38 +134,37 @@ class Job:
         if display is not None:
             for line in report.lines():
                 console.note(line)
-        return found
+        return record
 
     def observations(self) -> Path | None:
-        """A store to forecast from: the one that was trained on, or that was made of raw files beside the run."""
+        """Return a store to forecast from: that of training, or the one made from raw files beside the run."""
         from fields import store
 
-        given = Path(self.dataset) if self.data is None else self.data
-        found = [path for path in (given, *sorted(self.run.glob("*.zarr"))) if store.is_store(path)]
-        return found[0] if found else None
+        trained_on = Path(self.dataset) if self.obs is None else self.obs
+        return next((path for path in (trained_on, *sorted(self.run.glob("*.zarr"))) if store.is_store(path)), None)
 
 
 def _trained(job: Job, options: Any, seeds: list[int] | None) -> dict[str, Any]:
     """Train one run, or one for each seed."""
-    from stationpde.training.session import train as run_training
+    from stationpde.training import train_seeds
 
-    began, made = time.monotonic(), []
+    began = time.monotonic()
+    was_finished = (job.run / "result.json").exists()
     with ProgressDisplay() as display:
         series = job.series(display, job.run)
-        for seed in [None] if seeds is None else seeds:
-            settings = job.settings if seed is None else job.settings.with_overrides([f"train.seed={seed}"])
-            target = job.run if seed is None else job.run / f"seed-{seed}"
-            left = options.max_seconds
-            if left is not None:
-                left = max(0.0, left - (time.monotonic() - began))
-            result = run_training(settings, series, target, options=replace(options, max_seconds=left), watcher=display)
-            made.append(result.to_dict())
-    return made[0] if seeds is None else {"runs": made}
+        results = train_seeds(
+            job.settings, series, job.run, seeds, options=options, watcher=display, began=began
+        )  # fmt: skip
+    if seeds is None:
+        if was_finished and results[0].run == job.run:
+            console.note(f"{job.run} was finished before: this is its result; another --run trains anew")
+        return results[0].to_dict()
+    return {"runs": [result.to_dict() for result in results]}
 
 
 def _launched(job: Job, nproc: int) -> dict[str, Any]:
-    """Start torchrun with this same command line; the ranks find the data read already."""
-    from stationpde.training.launch import launch
+    """Start torchrun with this same command line, after raw files have been read into a store."""
+    from stationpde.training import launch
 
     with ProgressDisplay() as display:
         job.series(display, job.run)
@@ -163,7 +176,7 @@ def _launched(job: Job, nproc: int) -> dict[str, Any]:
 
 def _as_one_of_several(job: Job, options: Any, seeds: list[int] | None) -> None:
     from cli._ranks import as_rank
-    from stationpde.training.launch import launched_by
+    from stationpde.training import launched_by
 
     if os.environ["RANK"] != "0":
         console.configure(replace(console.settings, verbosity=-1, json=False))
@@ -182,6 +195,8 @@ class RankError(Exception):
 
 
 def _show(job: Job, result: dict[str, Any], several: bool) -> None:
+    from stationpde.data import describe_quality
+
     for one in result["runs"] if several else [result]:
         epochs = "1 epoch" if one["epochs"] == 1 else f"{one['epochs']} epochs"
         console.text(f"{one['run']}: {one['steps']:,} steps, {epochs}, best {one['best']}")
@@ -189,6 +204,8 @@ def _show(job: Job, result: dict[str, Any], several: bool) -> None:
             [name, *(shown(score[key]) for key in ("mse", "persistence_mse", "skill", "mae")), score["unit"]]
             for name, score in one["validation"].items()
         ]
+        one["quality"] = job.settings.data.quality
+        console.text(f"validation scores; {describe_quality(one['quality'])}")
         console.table(["validation", "MSE", "persistence's", "skill", "MAE", "unit of MAE"], rows)
         one["learned"], caution = _learned(Path(one["run"]))
         rates = [f"{name} {value}" for name, value in one["learned"].items() if not name.startswith("gamma")]
@@ -198,17 +215,18 @@ def _show(job: Job, result: dict[str, Any], several: bool) -> None:
             for line in textwrap.wrap(text, _WIDTH, subsequent_indent=" " * len(head)) if named else ():
                 console.text(line)
         console.text(f"weights {one['weights_sha256'][:16]}")
-    known = job.observations()
-    if known is not None:
-        runs = f"{job.run}/seed-*" if several else str(job.run)
-        console.note(f"next    stationpde forecast {runs} --obs {known} -o forecast.csv")
+    observations = job.observations()
+    if observations is not None:
+        directory, obs = shlex.quote(str(job.run)), shlex.quote(str(observations))
+        runs = f"{directory}/seed-*" if several else directory
+        console.note(f"next    stationpde forecast {runs} --obs {obs} -o forecast.csv")
         if not several:
-            console.note(f"        stationpde report {runs} --obs {known} -o report.html")
+            console.note(f"        stationpde report {runs} --obs {obs} -o report.html")
     console.result(result)
 
 
 def _learned(run: Path) -> tuple[dict[str, str], str]:
-    """The coefficients of the equations with their units, and what they may not be taken for."""
+    """Return the coefficients of the equations with their units, and a caution where they are no physical rates."""
     from stationpde import StationPDE
 
     model = StationPDE.load(run)
@@ -219,13 +237,13 @@ def _learned(run: Path) -> tuple[dict[str, str], str]:
 
 
 def _show_dry_run(job: Job, device: str) -> None:
-    from stationpde.training.dry_run import dry_run
+    from stationpde.training import dry_run
 
     with ProgressDisplay() as display:
-        # Nothing is left behind: raw files are read into a folder that goes away.
+        # Nothing is left behind: raw files are read into a temporary folder.
         series = job.series(display, None)
     console.note("a few steps are taken and timed; nothing of them is kept")
-    found = dry_run(job.settings, series, device=device)
-    for line in found.lines():
+    estimate = dry_run(job.settings, series, device=device)
+    for line in estimate.lines():
         console.text(line)
-    console.result({"run": str(job.run), **found.to_dict()})
+    console.result({"run": str(job.run), **estimate.to_dict()})

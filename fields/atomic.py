@@ -1,7 +1,9 @@
-"""Writing so that a crash, a full disk or a second writer never leaves something that looks finished.
+"""Write files and directories whole or not at all, whatever crashes, disk faults or second writers do.
 
 Everything is built beside its target, made durable with fsync, and renamed into place; the directory entry is made
-durable last. A directory that must replace another is exchanged with it in one system call where the system can.
+durable last. One file goes through `staged_file` (a path that any library writes to) or `write_file` (bytes at hand);
+a directory through `scratch_beside` and `publish`, which exchanges it with an older one in a single system call where
+the system can.
 """
 
 from __future__ import annotations
@@ -12,22 +14,31 @@ import json
 import os
 import shutil
 import socket
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from .errors import FieldsError, ResourceError, UsageError
+from fields.errors import DataError, FieldsError, ResourceError, UsageError, printable
 
 __all__ = [
+    "NotRegularFileError",
     "exchange",
     "fsync_directory",
+    "fsync_file",
     "fsync_tree",
     "machine_faults",
+    "open_regular",
+    "owner",
     "publish",
+    "read_json",
+    "read_regular",
     "scratch_beside",
     "scratches_of",
+    "staged_file",
     "write_file",
     "write_probe",
 ]
@@ -68,29 +79,38 @@ def fsync_tree(root: Path) -> None:
         fsync_directory(Path(folder))
 
 
+@contextmanager
+def staged_file(target: Path) -> Iterator[Path]:
+    """Yield a path beside ``target`` to write to; rename it to ``target`` when the block ends without an error.
+
+    The file is made durable before it is renamed, its directory entry afterwards. An error in the block leaves an older
+    ``target`` as it was and no scratch file behind.
+    """
+    # A random name: as short for a long target as for a short one, and different for every writer.
+    scratch = target.with_name(f".{uuid.uuid4().hex[:12]}.partial")
+    try:
+        yield scratch
+        fsync_file(scratch)
+        os.replace(scratch, target)
+    finally:
+        scratch.unlink(missing_ok=True)
+    fsync_directory(target.parent)
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Write a small file whole or not at all."""
-    scratch = path.with_name(f".{uuid.uuid4().hex[:12]}.partial")
-    try:
-        with scratch.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
-    except OSError:
-        scratch.unlink(missing_ok=True)
-        raise
-    fsync_directory(path.parent)
+    with staged_file(path) as scratch:
+        scratch.write_bytes(content)
 
 
 def scratch_beside(target: Path) -> Path:
-    """A new name beside ``target`` to build it under, never longer than a file system allows."""
+    """Return a new name beside ``target`` to build a directory under, never longer than a file system allows."""
     ending = f"{_MARK}{uuid.uuid4().hex}"
     return target.with_name(_shortened(target.name) + ending)
 
 
 def scratches_of(target: Path) -> list[Path]:
-    """What earlier writers of ``target`` left behind, or present ones still use."""
+    """List the scratch directories of ``target``: left behind by earlier writers, or in use by present ones."""
     start = _shortened(target.name) + _MARK
     if not target.parent.is_dir():
         return []
@@ -114,8 +134,8 @@ def exchange(left: Path, right: Path) -> bool:
     return bool(status == 0)
 
 
-def publish(made: Path, target: Path, *, replace: bool) -> None:
-    """Rename a finished directory into place; with ``replace`` an older one gives way to it in one step.
+def publish(finished: Path, target: Path, *, replace: bool) -> None:
+    """Rename a finished directory to ``target``; with ``replace`` it takes the place of an older one in one step.
 
     Where the system has no exchange, the older one is first renamed aside, so that at every moment one of the two
     is whole.
@@ -123,21 +143,21 @@ def publish(made: Path, target: Path, *, replace: bool) -> None:
     if target.exists():
         if not replace:
             raise UsageError(f"{target} exists", code="SPDE-D003", do="add --force to replace it")
-        if exchange(made, target):
+        if exchange(finished, target):
             fsync_directory(target.parent)
             return
         aside = scratch_beside(target)
         os.rename(target, aside)
-        os.rename(made, target)
+        os.rename(finished, target)
         fsync_directory(target.parent)
         shutil.rmtree(aside)
         return
-    os.rename(made, target)
+    os.rename(finished, target)
     fsync_directory(target.parent)
 
 
 def write_probe(folder: Path) -> None:
-    """Fail now, not after hours of work, where nothing can be written."""
+    """Write and remove a trial file, so that an unwritable folder is refused before hours of work, not after."""
     with machine_faults(folder):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".{uuid.uuid4().hex[:12]}.probe"
@@ -147,7 +167,13 @@ def write_probe(folder: Path) -> None:
 
 @contextmanager
 def machine_faults(path: Path, needed: int | None = None) -> Iterator[None]:
-    """Turn a full disk, a read-only place or a name too long into an error that says what to do."""
+    """Turn an `OSError` of a full disk, a read-only place or too long a name into an error that says what to do.
+
+    Parameters
+    ----------
+    path : what is being written, for the message
+    needed : bytes that it will take, if that can be said
+    """
     try:
         yield
     except FieldsError:
@@ -180,7 +206,7 @@ def _no_room(path: Path, needed: int | None, problem: OSError) -> ResourceError:
 
 
 def owner() -> dict[str, Any]:
-    """Who writes: process, host and boot, for a message to whoever comes second."""
+    """Describe the writing process (pid, host, boot), so that the error of a second writer can name it."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return {
         "pid": os.getpid(),
@@ -189,9 +215,39 @@ def owner() -> dict[str, Any]:
     }
 
 
+class NotRegularFileError(DataError):
+    """Raised for a pipe, a device or a directory where a file is expected."""
+
+    code = "SPDE-D106"
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading, and nothing else: opening a pipe would wait for its writer, signals or not.
+
+    Raises
+    ------
+    NotRegularFileError, OSError
+    """
+    # Without O_NONBLOCK the call itself would wait; reading a regular file is not changed by it.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NotRegularFileError(
+            f"{printable(path.name)} is a pipe, a device or a directory, no regular file",
+            where=str(path), do="put the file itself there",
+        )  # fmt: skip
+    return os.fdopen(handle, "rb")
+
+
+def read_regular(path: Path) -> bytes:
+    """Read a regular file whole."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def read_json(path: Path) -> Any:
-    """A small JSON file of ours, or None if it is absent or torn."""
+    """Read a small JSON file; None if it is absent or torn."""
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return json.loads(read_regular(path))
+    except (OSError, ValueError, NotRegularFileError):
         return None

@@ -1,37 +1,39 @@
-"""What stations report turned into what the state needs: wind components, humidity, pressure at station level.
+r"""Derive what the state needs from what stations report: wind components, humidity, pressure at station level.
 
-Formulas are numpy functions in SI that also take xarray and dask arrays; the ``with_…`` functions apply them to a
-dataset and say so in its history. Nothing observed is overwritten: derived values only fill what is missing.
+The physics is `metpy.calc`, called with units on whole blocks: `wind_components`, `wind_speed` and `wind_direction`,
+`relative_humidity_from_dewpoint` (Ambaum 2020, Eq. 13), `height_to_pressure_std`. MetPy takes a second to import: the
+first derivation imports it, not this module. Arrays are SI; NaN stays NaN; single precision stays single.
+
+What MetPy is not used for, and why:
+
+* Calm air without a direction: MetPy gives NaN for a speed of zero whose direction is missing. Calm air has no
+  direction, and its components are zero.
+* Pressure of the standard atmosphere at an altitude (`standard_pressure`): MetPy rounds the temperature at sea level to
+  288 K, which shifts the pressure at 5 km by 0.3 hPa from the US Standard Atmosphere (1976); and every source's
+  pressure is checked against this profile, also where nothing is derived.
+* Reduction of pressure with the temperature of the station (`station_pressure`): MetPy has the altimeter setting
+  (`altimeter_to_station_pressure`, which takes no temperature and adds 0.3 hPa), the isothermal reduction of it
+  (`altimeter_to_sea_level_pressure`, 1.4 hPa off a layer of the standard lapse rate at 1,000 m) and the standard
+  temperature (`add_height_to_pressure`). Its standard profile is used with a scaled height instead, see there.
+
+The ``with_…`` functions apply the formulas to a dataset, lazily where it is lazy, and say so in its history. Nothing
+observed is overwritten: derived values only fill what is missing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
 
-from .constants import (
-    L_v0,
-    R_d,
-    R_v,
-    T_standard,
-    T_triple,
-    c_l,
-    c_pv,
-    e_s0,
-    g,
-    lapse_standard,
-    p_standard,
-)
-from .errors import DataError
-from .variables import cf_attributes
+from fields.constants import R_d, T_standard, g, lapse_standard, p_standard
+from fields.errors import DataError
+from fields.variables import PressureKind, cf_attributes
 
 __all__ = [
-    "dew_point",
     "relative_humidity",
-    "saturation_vapour_pressure",
-    "sea_level_pressure",
     "standard_pressure",
     "station_pressure",
     "wind_components",
@@ -42,14 +44,13 @@ __all__ = [
     "with_wind",
 ]
 
+Array = np.ndarray[Any, Any]
+_FULL_TURN = 360.0  # degrees
 A = TypeVar("A", float, np.ndarray, xr.DataArray)
 
-_POLYTROPIC = g / (R_d * lapse_standard)  # exponent of the pressure profile in a constant lapse rate
-_HEAT_POWER = (c_l - c_pv) / R_v
 
-
-def wind_components(speed: A, direction: A) -> tuple[A, A]:
-    r"""Eastward and northward wind from speed and the direction it comes from.
+def wind_components(speed: Array, direction: Array) -> tuple[Array, Array]:
+    r"""Compute eastward and northward wind from speed and the direction it comes from.
 
     .. math:: u = -s \sin\delta, \qquad v = -s \cos\delta
 
@@ -63,62 +64,47 @@ def wind_components(speed: A, direction: A) -> tuple[A, A]:
     -------
     u, v : m/s, towards the east and the north; exactly zero in calm air
     """
-    angle = np.deg2rad(direction)
-    # `where` of xarray keeps labels and laziness; numpy's serves the rest.
-    pick: Any = xr.where if isinstance(speed, xr.DataArray) else np.where
-    calm: Any = speed == 0
-    zero = speed * 0
-    return pick(calm, zero, -speed * np.sin(angle)), pick(calm, zero, -speed * np.cos(angle))
+    from metpy.calc import wind_components as components
+    from metpy.units import units
+
+    beyond = np.abs(direction) > 2 * _FULL_TURN
+    if np.any(beyond):  # MetPy warns of them; the checks report them with the station and the command that mends them
+        direction = np.where(beyond, direction % _FULL_TURN, direction)
+    wind = components(units.Quantity(speed, "m/s"), units.Quantity(direction, "degree"))
+    u, v = (np.asarray(component.m_as("m/s")) for component in wind)
+    calm = np.asarray(speed) == 0
+    u[calm] = v[calm] = 0.0
+    return u, v
 
 
-def wind_speed_direction(u: A, v: A) -> tuple[A, A]:
-    """Speed [m/s] and the direction the wind comes from [degrees, 0 < dd <= 360; 0 in calm air]; the inverse."""
-    speed: Any = np.hypot(u, v)
-    direction: Any = np.rad2deg(np.arctan2(-u, -v)) % 360
-    pick: Any = xr.where if isinstance(speed, xr.DataArray) else np.where
-    return speed, pick(speed == 0, 0.0, pick(direction == 0, 360.0, direction))
+def wind_speed_direction(u: Array, v: Array) -> tuple[Array, Array]:
+    """Compute speed [m/s] and direction [degrees, where the wind comes from] from eastward and northward wind [m/s].
 
-
-def saturation_vapour_pressure(temperature: A) -> A:
-    r"""Vapour pressure over liquid water at ``temperature`` [K], in Pa.
-
-    .. math:: e_s = e_{s0} \left(\frac{T_0}{T}\right)^{(c_l - c_{pv}) / R_v}
-              \exp\left(\frac{L_0}{R_v T_0} - \frac{L(T)}{R_v T}\right)
-
-    Ambaum (2020), Eq. 13, with the constants of MetPy >= 1.7, to which a test holds it.
+    Inverts `wind_components`; directions are above 0 and up to 360, and 0 in calm air.
     """
-    x: Any = T_triple / temperature
-    return e_s0 * np.exp((L_v0 / (R_v * T_triple) + _HEAT_POWER) * (1.0 - x) + _HEAT_POWER * np.log(x))
+    from metpy.calc import wind_direction, wind_speed
+    from metpy.units import units
+
+    east, north = units.Quantity(u, "m/s"), units.Quantity(v, "m/s")
+    return np.asarray(wind_speed(east, north).m), np.asarray(wind_direction(east, north).m_as("degree"))
 
 
-def relative_humidity(temperature: A, dew_point: A) -> A:
-    r"""Relative humidity (fraction) from temperature and dew point, both in K: :math:`e_s(T_d) / e_s(T)`."""
-    return saturation_vapour_pressure(dew_point) / saturation_vapour_pressure(temperature)
+def relative_humidity(temperature: Array, dew_point: Array) -> Array:
+    r"""Compute relative humidity (fraction) from temperature and dew point, both in K.
 
+    .. math:: RH = e_s(T_d) / e_s(T)
 
-def dew_point(temperature: A, relative_humidity: A) -> A:
-    """Dew point [K] from temperature [K] and relative humidity (fraction above zero); inverts `relative_humidity`.
-
-    Newton's iteration on the logarithm of the vapour pressure, whose slope is known from Clausius-Clapeyron.
+    ``e_s`` is the vapour pressure over liquid water of Ambaum (2020), Eq. 13, at all temperatures.
     """
-    target = np.log(saturation_vapour_pressure(temperature)) + np.log(relative_humidity)
-    found = temperature
-    for _ in range(5):  # quadratic convergence: 1e-9 K from 60 K away
-        latent = L_v0 - (c_l - c_pv) * (found - T_triple)
-        found = found - (np.log(saturation_vapour_pressure(found)) - target) * R_v * found**2 / latent
-    return found
+    from metpy.calc import relative_humidity_from_dewpoint
+    from metpy.units import units
+
+    humidity = relative_humidity_from_dewpoint(units.Quantity(temperature, "K"), units.Quantity(dew_point, "K"))
+    return np.asarray(humidity.m)
 
 
-def standard_pressure(altitude: A) -> A:
-    r"""Pressure of the US Standard Atmosphere (1976) at ``altitude`` [m], in Pa.
-
-    .. math:: p = p_0 \left(1 - \frac{\Gamma z}{T_0}\right)^{g / (R_d \Gamma)}
-    """
-    return p_standard * (1.0 - lapse_standard * altitude / T_standard) ** _POLYTROPIC
-
-
-def station_pressure(sea_level: A, temperature: A, altitude: A) -> A:
-    r"""Pressure at the station from pressure reduced to the sea.
+def station_pressure(sea_level: Array, temperature: Array, altitude: Array) -> Array:
+    r"""Compute pressure at the station from pressure reduced to the sea.
 
     .. math:: p = p_{sl} \left(\frac{T}{T + \Gamma z}\right)^{g / (R_d \Gamma)}
 
@@ -136,64 +122,89 @@ def station_pressure(sea_level: A, temperature: A, altitude: A) -> A:
     -----
     A layer of the standard lapse rate stands for the rock below the station. Services reduce in several ways (mean of
     12 hours, humidity, plateau corrections); at 1,000 m they differ by 1 to 3 hPa, which is the error to expect.
+
+    The standard profile :math:`p_0 (1 - \Gamma h / T_0)^{g / (R_d \Gamma)}` of `metpy.calc.height_to_pressure_std`
+    depends on height and on the temperature at its base through :math:`h / T_0` alone. It ends at :math:`T_0 / \Gamma`,
+    where `pressure_to_height_std` puts a pressure of zero; the share :math:`\Gamma z / (T + \Gamma z)` of that height
+    therefore has the pressure ratio of a layer whose base has the temperature :math:`T + \Gamma z`.
     """
-    return sea_level * (temperature / (temperature + lapse_standard * altitude)) ** _POLYTROPIC
+    from metpy.calc import height_to_pressure_std, pressure_to_height_std
+    from metpy.units import units
+
+    top = pressure_to_height_std(units.Quantity(0.0, "Pa")).m_as("m")
+    drop = lapse_standard * altitude  # K, from the base of the layer to the station
+    layer = height_to_pressure_std(units.Quantity(top * drop / (temperature + drop), "m"))
+    ratio = layer.m / height_to_pressure_std(units.Quantity(0.0, "m")).m_as(layer.units)
+    return np.asarray(sea_level * ratio)
 
 
-def sea_level_pressure(pressure: A, temperature: A, altitude: A) -> A:
-    """Pressure reduced to the sea [Pa] from pressure [Pa] and temperature [K] at ``altitude`` [m]; the inverse."""
-    return pressure * ((temperature + lapse_standard * altitude) / temperature) ** _POLYTROPIC
+def standard_pressure(altitude: A) -> A:
+    r"""Compute the pressure of the US Standard Atmosphere (1976) at ``altitude`` [m], in Pa.
 
+    .. math:: p = p_0 \left(1 - \frac{\Gamma z}{T_0}\right)^{g / (R_d \Gamma)}
 
-def _set(ds: xr.Dataset, name: str, derived: xr.DataArray, how: str) -> xr.Dataset:
-    """Fill what is missing of ``name`` and say how."""
-    derived = derived.astype(np.float32)
-    joined = ds[name].fillna(derived) if name in ds else derived
-    dims = [d for d in ("time", "station") if d in joined.dims]
-    attrs = {**cf_attributes(name), **(ds[name].attrs if name in ds else {}), "comment": how}
-    made = ds.assign({name: joined.transpose(*dims).assign_attrs(attrs)})
-    history = ds.attrs.get("history", "")
-    made.attrs = {**ds.attrs, "history": f"{history}; {name} {how}".strip("; ")}
-    return made
+    With :math:`T_0` = 288.15 K, which MetPy rounds to 288 K.
+    """
+    return p_standard * (1.0 - lapse_standard * altitude / T_standard) ** (g / (R_d * lapse_standard))
 
 
 def with_wind(ds: xr.Dataset) -> xr.Dataset:
     """Add ``u`` and ``v`` from ``ff`` and ``dd``."""
     _require(ds, "u, v", "ff", "dd")
-    u, v = wind_components(ds["ff"], ds["dd"])
+    u, v = _blockwise(wind_components, ds["ff"], ds["dd"], outputs=2)
     how = "from wind_speed and wind_from_direction"
-    return _set(_set(ds, "u", u, how), "v", v, how)
+    return _fill(_fill(ds, "u", u, how), "v", v, how)
 
 
 def with_humidity(ds: xr.Dataset) -> xr.Dataset:
     """Add ``rh`` from ``t`` and ``td`` where it is missing."""
     _require(ds, "rh", "t", "td")
-    return _set(ds, "rh", relative_humidity(ds["t"], ds["td"]), "from dew point and temperature (Ambaum 2020)")
+    (humidity,) = _blockwise(relative_humidity, ds["t"], ds["td"])
+    return _fill(ds, "rh", humidity, "from dew point and temperature (Ambaum 2020)")
 
 
 def with_station_pressure(ds: xr.Dataset) -> xr.Dataset:
     """Add ``p`` from ``psl``, ``t`` and the stations' altitudes where it is missing."""
     _require(ds, "p", "psl", "t")
-    derived = station_pressure(ds["psl"], ds["t"], ds["alt"])
-    made = _set(ds, "p", derived, "from sea-level pressure, temperature and altitude (standard lapse rate)")
-    made.attrs["pressure_kind"] = "station"
-    return made
+    (pressure,) = _blockwise(station_pressure, ds["psl"], ds["t"], ds["alt"])
+    filled = _fill(ds, "p", pressure, "from sea-level pressure, temperature and altitude (standard lapse rate)")
+    return filled.assign_attrs(pressure_kind=PressureKind.STATION.value)
 
 
 def with_standard_pressure(ds: xr.Dataset) -> xr.Dataset:
     """Replace ``p`` by the standard atmosphere's pressure at each station: a reference for physics, never scored."""
-    derived = standard_pressure(ds["alt"]).broadcast_like(ds["time"]) + xr.zeros_like(ds["time"], dtype=np.float32)
+    pressure = standard_pressure(ds["alt"]).broadcast_like(ds["time"]) + xr.zeros_like(ds["time"], dtype=np.float32)
     bare = ds.drop_vars([name for name in ("p", "p_flag") if name in ds])
-    made = _set(bare, "p", derived, "of the US Standard Atmosphere at the station's altitude; not observed")
-    made.attrs["pressure_kind"] = "standard_atmosphere"
-    return made
+    filled = _fill(bare, "p", pressure, "of the US Standard Atmosphere at the station's altitude; not observed")
+    return filled.assign_attrs(pressure_kind=PressureKind.STANDARD_ATMOSPHERE.value)
 
 
-def _require(ds: xr.Dataset, made: str, *names: str) -> None:
+def _blockwise(formula: Callable[..., Any], *columns: xr.DataArray, outputs: int = 1) -> tuple[xr.DataArray, ...]:
+    """Apply a formula to arrays of one dataset, block by block and on demand where they are lazy."""
+    dtype = np.result_type(*(column.dtype for column in columns))
+    derived = xr.apply_ufunc(
+        formula, *columns, dask="parallelized", output_core_dims=[()] * outputs, output_dtypes=[dtype] * outputs
+    )
+    return derived if outputs > 1 else (derived,)
+
+
+def _fill(ds: xr.Dataset, name: str, derived: xr.DataArray, how: str) -> xr.Dataset:
+    """Fill what is missing of ``name`` with derived values, and say how in its comment and in the history."""
+    derived = derived.astype(np.float32)
+    joined = ds[name].fillna(derived) if name in ds else derived
+    dims = [d for d in ("time", "station") if d in joined.dims]
+    attrs = {**cf_attributes(name), **(ds[name].attrs if name in ds else {}), "comment": how}
+    filled = ds.assign({name: joined.transpose(*dims).assign_attrs(attrs)})
+    history = ds.attrs.get("history", "")
+    return filled.assign_attrs(history=f"{history}; {name} {how}".strip("; "))
+
+
+def _require(ds: xr.Dataset, derived: str, *names: str) -> None:
+    """Refuse a derivation whose inputs are not all in the dataset."""
     missing = [name for name in names if name not in ds]
     if missing:
         raise DataError(
-            f"{made} needs {' and '.join(names)}, and {' and '.join(missing)} is not in the data",
+            f"{derived} needs {' and '.join(names)}, and {' and '.join(missing)} is not in the data",
             code="SPDE-D006",
             where=str(ds.attrs.get("source", "")) or None,
         )

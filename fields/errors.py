@@ -76,13 +76,13 @@ class Problem:
             object.__setattr__(self, name, printable(getattr(self, name)))
 
     def lines(self) -> list[str]:
-        """The finding as people read it."""
+        """Return the finding for people, as lines."""
         place = "   ".join(part for part in (self.where, self.why) if part)
-        known = [(label, text) for label, text in (("where", place), ("do", self.do)) if text]
-        return [f"{self.severity} {self.code}: {self.what}", *(f"  {label:<6}{text}" for label, text in known)]
+        details = [(label, text) for label, text in (("where", place), ("do", self.do)) if text]
+        return [f"{self.severity} {self.code}: {self.what}", *(f"  {label:<6}{text}" for label, text in details)]
 
     def to_dict(self) -> dict[str, str]:
-        """The finding for machines."""
+        """Return the finding for machines."""
         return {name: getattr(self, name) for name in ("severity", "code", "what", "where", "why", "do")}
 
 
@@ -104,20 +104,20 @@ class FieldsError(Exception):
 
     @classmethod
     def from_problems(cls, problems: Iterable[Problem], hidden: int = 0) -> FieldsError:
-        """One error for one or several problems; the code is that of the first."""
-        found = tuple(problems)
-        first = found[0]
-        if len(found) == 1 and not hidden:
+        """Make one error of one or several problems, with the code of the first; ``hidden`` more are only counted."""
+        listed = tuple(problems)
+        first = listed[0]
+        if len(listed) == 1 and not hidden:
             where = "   ".join(part for part in (first.where, first.why) if part)
-            made = cls(first.what, code=first.code, where=where or None, do=first.do or None)
+            error = cls(first.what, code=first.code, where=where or None, do=first.do or None)
         else:
-            made = cls(f"{len(found) + hidden} problems", code=first.code)
-            shown = [line for problem in found for line in problem.lines()]
+            error = cls(f"{len(listed) + hidden} problems", code=first.code)
+            shown = [line for problem in listed for line in problem.lines()]
             more = [f"and {hidden} more"] if hidden else []
-            # Each line was made printable by itself; the breaks between them are ours.
-            made.message = "\n".join([made.message, *shown, *more])
-        made.problems = found
-        return made
+            # Each line is printable by itself; the line breaks between them stay.
+            error.message = "\n".join([error.message, *shown, *more])
+        error.problems = listed
+        return error
 
     def __str__(self) -> str:
         return "; ".join(part for part in (self.message, self.where, self.do) if part)
@@ -135,9 +135,9 @@ def _revive(
     do: str | None,
     problems: tuple[Problem, ...],
 ) -> FieldsError:
-    made = kind(message, code=code, where=where, do=do)
-    made.message, made.problems = message, problems
-    return made
+    error = kind(message, code=code, where=where, do=do)
+    error.message, error.problems = message, problems
+    return error
 
 
 class UsageError(FieldsError):
@@ -204,9 +204,9 @@ class ProblemReport:
 
     def extend(self, other: ProblemReport) -> None:
         """Take over another report's findings and counts."""
-        for severity, kept in other._kept.items():
+        for severity, problems in other._kept.items():
             room = MOST_SHOWN - len(self._kept[severity])
-            self._kept[severity].extend(kept[:room])
+            self._kept[severity].extend(problems[:room])
             self._seen[severity] += other._seen[severity]
 
     @property
@@ -225,7 +225,7 @@ class ProblemReport:
         return tuple(self._kept["notice"])
 
     def count(self, severity: Severity) -> int:
-        """How many were found, kept or not."""
+        """Return the number of findings of a severity, kept or only counted."""
         return self._seen[severity]
 
     @property
@@ -240,11 +240,11 @@ class ProblemReport:
         return sum(self._seen.values())
 
     def codes(self) -> set[str]:
-        """The codes of everything kept."""
+        """Return the codes of all kept findings."""
         return {problem.code for problem in self}
 
     def lenient(self) -> ProblemReport:
-        """The same findings with errors as warnings: for a user who vouches for the values."""
+        """Return the same findings with errors as warnings, for a user who vouches for the values."""
         return ProblemReport(
             replace(problem, severity="warning") if problem.severity == "error" else problem for problem in self
         )
@@ -255,13 +255,13 @@ class ProblemReport:
             raise kind.from_problems(self.errors, self._seen["error"] - len(self.errors))
 
     def lines(self) -> list[str]:
-        """The whole report as people read it."""
+        """Return the whole report for people, as lines."""
         shown = [line for problem in self for line in problem.lines()]
-        hidden = len(self) - sum(len(kept) for kept in self._kept.values())
+        hidden = len(self) - sum(len(problems) for problems in self._kept.values())
         return [*shown, f"and {hidden} more"] if hidden else shown
 
     def to_dict(self) -> dict[str, object]:
-        """The whole report for machines."""
+        """Return the whole report for machines."""
         return {
             "ok": self.ok,
             "counts": {f"{severity}s": count for severity, count in self._seen.items()},

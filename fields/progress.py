@@ -1,4 +1,4 @@
-"""How far a long job is, and when it will be done."""
+"""Report the progress of long jobs: how much is done and when the rest will be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ProgressEvent:
-    """``done`` of ``total`` (0: unknown) in ``unit``; ``eta`` is seconds to go, None while nothing can be said."""
+    """``done`` of ``total`` (0: unknown) in ``unit``; ``eta`` is the estimate of seconds left, None while unknown."""
 
     stage: str
     done: int
@@ -37,16 +37,16 @@ Watcher = Callable[[ProgressEvent], None]
 
 
 class Tracker:
-    """Turns counts into events: a few a second at most, and always the last of a stage.
+    """Turns counts into events for a watcher: five a second at most, and always the last of a stage.
 
-    The rate is that of the present stage and run: blocks that an earlier run finished do not flatter it.
+    The rate is that of the present stage and run: blocks that an earlier run finished do not count.
     """
 
     def __init__(self, watcher: Watcher | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._watcher = watcher
         self._clock = clock
         self._stage = ""
-        self._began = self._told = 0.0
+        self._began = self._reported = 0.0
         self._first = 0
 
     def __call__(self, stage: str, done: int, total: int, unit: str) -> None:
@@ -55,11 +55,11 @@ class Tracker:
             return
         now = self._clock()
         if stage != self._stage:
-            self._stage, self._began, self._told, self._first = stage, now, -_LEAST_SECONDS, done
+            self._stage, self._began, self._reported, self._first = stage, now, -_LEAST_SECONDS, done
         is_last = total > 0 and done >= total
-        if not is_last and now - self._told < _LEAST_SECONDS:
+        if not is_last and now - self._reported < _LEAST_SECONDS:
             return
-        self._told = now
-        elapsed, made = now - self._began, done - self._first
-        eta = elapsed * max(0, total - done) / made if made > 0 and total > 0 else None
+        self._reported = now
+        elapsed, finished = now - self._began, done - self._first
+        eta = elapsed * max(0, total - done) / finished if finished > 0 and total > 0 else None
         self._watcher(ProgressEvent(stage, done, total, unit, elapsed, eta))

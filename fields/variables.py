@@ -1,15 +1,18 @@
-"""The one table of observed quantities: names, units, ranges, and the facts that quality control rests on.
+"""Define the observed quantities in one table: names, units, ranges, and the facts that quality control rests on.
 
 Everything inside ``fields`` is coherent SI; cards, tables and scores show the display unit. Ranges are written in
-the display unit, as a forecaster knows them, and kept in SI. This is the only file with conversion facts.
+the display unit, as forecasters use them, and kept in SI. This is the only file with conversion facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
+
+from fields.errors import DataError, printable
 
 __all__ = [
     "COORDINATES",
@@ -17,6 +20,7 @@ __all__ = [
     "STATE_VARIABLES",
     "TEXT_SENTINELS",
     "VARIABLES",
+    "PressureKind",
     "Variable",
     "cf_attributes",
     "display_unit",
@@ -25,8 +29,43 @@ __all__ = [
     "variable",
 ]
 
+
+class PressureKind(StrEnum):
+    """What the pressure ``p`` of a source or a store is; the text is the store's attribute ``pressure_kind``."""
+
+    STATION = "station"
+    """Observed at the station's altitude, or brought there from the sea."""
+    SEA_LEVEL = "sea_level"
+    """Reduced to the sea: it has no profile with altitude."""
+    STANDARD_ATMOSPHERE = "standard_atmosphere"
+    """Not observed: the standard atmosphere at the station's altitude, a reference that is never scored."""
+
+    @property
+    def option(self) -> str:
+        """The spelling of command lines and of the configuration: ``sea-level``, ``standard-atmosphere``."""
+        return self.value.replace("_", "-")
+
+    @classmethod
+    def of(cls, attributes: Mapping[Any, Any]) -> PressureKind:
+        """Read the kind from a dataset's attributes; without one, pressure is at the station.
+
+        Raises
+        ------
+        DataError
+            If the attribute names no kind.
+        """
+        text = attributes.get("pressure_kind", cls.STATION)
+        try:
+            return cls(text)
+        except ValueError:
+            raise DataError(
+                f"the attribute `pressure_kind` is '{printable(text)[:60]}', which is no kind of pressure",
+                code="SPDE-D016", do=f"set it to one of {', '.join(cls)}",
+            ) from None  # fmt: skip
+
+
 # Display unit -> (factor, offset) to SI: si = factor * shown + offset. Units that a *file* may use are converted
-# by pint (`units_gate`); this table is for showing and for writing ranges down, and a test holds it to pint.
+# by pint (`fields.units`); this table is for showing and for writing ranges down, and a test holds it to pint.
 _DISPLAY: Mapping[str, tuple[str, float, float]] = MappingProxyType(
     {
         "m/s": ("m/s", 1.0, 0.0),
@@ -42,7 +81,7 @@ _DISPLAY: Mapping[str, tuple[str, float, float]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One quantity.
+    """Names, units, ranges and sensor facts of one quantity.
 
     Ranges are SI. Outside ``hard`` a value is impossible; ``typical`` bounds what the middle of a whole record
     looks like, and ``tail`` its 99th percentile, from which a wrong unit is recognised. ``step`` is the largest
@@ -83,7 +122,7 @@ def _row(
     file_units: tuple[str, ...] = (),
     symbol: str = "",
 ) -> Variable:
-    """A row written in the display unit."""
+    """Build a row of the table from numbers in the display unit."""
     unit, factor, offset = _DISPLAY[display]
 
     def si(bounds: tuple[float, float]) -> tuple[float, float]:
@@ -154,16 +193,15 @@ TEXT_SENTINELS = frozenset(
 
 
 def variable(name: str) -> Variable:
-    """The row of a variable or coordinate; ``KeyError`` with the nearest names for an unknown one."""
-    found = VARIABLES.get(name) or COORDINATES.get(name)
-    if found is None:
-        known = (*VARIABLES, *COORDINATES)
-        raise KeyError(f"no variable '{name}'; known: {', '.join(known)}")
-    return found
+    """Look up the row of a variable or coordinate; ``KeyError`` with all names for an unknown one."""
+    row = VARIABLES.get(name) or COORDINATES.get(name)
+    if row is None:
+        raise KeyError(f"no variable '{name}'; known: {', '.join((*VARIABLES, *COORDINATES))}")
+    return row
 
 
 def to_display(name: str, value: Any, *, difference: bool = False) -> Any:
-    """SI to the unit that people read; with ``difference`` a span or an error rather than a level.
+    """Convert SI to the unit that people read; with ``difference`` a span or an error rather than a level.
 
     A difference of temperatures is in K, which has the size of a degree Celsius.
     """
@@ -172,19 +210,19 @@ def to_display(name: str, value: Any, *, difference: bool = False) -> Any:
 
 
 def from_display(name: str, value: Any, *, difference: bool = False) -> Any:
-    """The unit that people read to SI; the inverse of `to_display`."""
+    """Convert from the unit that people read to SI; the inverse of `to_display`."""
     _, factor, offset = _DISPLAY[variable(name).display]
     return value * factor if difference else value * factor + offset
 
 
 def display_unit(name: str, *, difference: bool = False) -> str:
-    """The unit in which `to_display` answers."""
+    """Name the unit in which `to_display` answers."""
     shown = variable(name).display
     return "K" if difference and shown == "degC" else shown
 
 
 def cf_attributes(name: str) -> dict[str, str]:
-    """Attributes of a variable in a store, after the CF conventions."""
+    """List the attributes of a variable in a store, after the CF conventions."""
     row = variable(name)
     if name == "lat":
         unit = "degrees_north"

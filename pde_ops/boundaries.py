@@ -74,13 +74,13 @@ class Boundary:
         return "xy" if x and y else "x" if x else "y" if y else ""
 
     @classmethod
-    def parse(cls, given: str | tuple[str, str] | Boundary) -> Boundary:
+    def parse(cls, boundary: str | tuple[str, str] | Boundary) -> Boundary:
         """Read ``"periodic"``, ``("periodic", "reflecting")`` for (x, y), ``"nudged"``, or a Boundary."""
-        if isinstance(given, Boundary):
-            return given
-        if given == "nudged":
+        if isinstance(boundary, Boundary):
+            return boundary
+        if boundary == "nudged":
             return cls(rim=Rim())
-        x, y = (given, given) if isinstance(given, str) else given
+        x, y = (boundary, boundary) if isinstance(boundary, str) else boundary
         return cls(x, y)  # type: ignore[arg-type]  # __post_init__ rejects unknown kinds
 
 

@@ -34,7 +34,7 @@ word means. An operator's *family* is what `system.without("…")` takes out tog
 
 
 def operators_page() -> str:
-    """The whole page, as Markdown: the operators of this library, one section per module."""
+    """Return the whole page, as Markdown: the operators of this library, one section per module."""
     modules: dict[str, list[Operator]] = {}
     for name in operators.list():
         record = operators[name]
@@ -48,7 +48,7 @@ def operators_page() -> str:
 
 
 def entry(record: Operator) -> str:
-    """One operator, as Markdown."""
+    """Return one operator, as Markdown."""
     symbols = [_SYMBOLS.get(name, name) for name in record.inputs]
     lines = [f"### {record.name}", "", record.summary, "", "$$", record.print_latex(symbols, record.options), "$$", ""]
     for scheme in _formulas(record):
@@ -85,8 +85,8 @@ def _facts(record: Operator) -> list[tuple[str, str]]:
 
 def _formulas(record: Operator) -> list[str]:
     """Display formulas of the docstring: the scheme, or the equation it stands in."""
-    found = _MATH.findall((inspect.getdoc(record.body) or "") + "\n")
-    return ["\n".join(filter(None, [first.strip(), textwrap.dedent(rest).strip()])) for first, rest in found]
+    formulas = _MATH.findall((inspect.getdoc(record.body) or "") + "\n")
+    return ["\n".join(filter(None, [first.strip(), textwrap.dedent(rest).strip()])) for first, rest in formulas]
 
 
 def _unit(text: str) -> str:

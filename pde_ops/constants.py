@@ -18,10 +18,10 @@ class Constant(float):
     source: str
 
     def __new__(cls, value: float, unit: str, source: str) -> Self:
-        made = super().__new__(cls, value)
-        object.__setattr__(made, "unit", unit)
-        object.__setattr__(made, "source", source)
-        return made
+        constant = super().__new__(cls, value)
+        object.__setattr__(constant, "unit", unit)
+        object.__setattr__(constant, "source", source)
+        return constant
 
     def __reduce__(self) -> tuple[type[Self], tuple[float, str, str]]:
         return type(self), (float(self), self.unit, self.source)

@@ -60,7 +60,7 @@ def log(x: A) -> A:
 
 
 def sqrt(x: A) -> A:
-    """Square root; its derivative at 0 is infinite."""
+    """Return the square root; its derivative at 0 is infinite."""
     return cast(A, math.sqrt(x) if isinstance(x, (float, int)) else _method(x, "sqrt")())
 
 
@@ -85,14 +85,14 @@ def absolute(x: A) -> A:
 
 
 def add_scaled(a: A, b: A, weight: float) -> A:
-    """``a + weight * b``; on tensors in one pass instead of two, which halves the time of short ones."""
+    """Return ``a + weight * b``; on tensors in one pass instead of two, which halves the time of short ones."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         return cast(A, torch.add(a, b, alpha=weight))
     return a + weight * b
 
 
 def where(condition: Any, a: A | float, b: A | float, *, like: Any = None) -> A:
-    """``a`` where the condition holds, ``b`` elsewhere.
+    """Return ``a`` where the condition holds, ``b`` elsewhere.
 
     Parameters
     ----------
@@ -129,12 +129,12 @@ def minimum(a: A | float, b: A | float) -> A:
 
 
 def positive_part(x: A) -> A:
-    """``max(x, 0)``, with derivative 0 at 0; NaN propagates."""
+    """Return ``max(x, 0)``, with derivative 0 at 0; NaN propagates."""
     return maximum(x, 0.0)
 
 
 def _chosen_number(condition: torch.Tensor, a: Any, b: Any, like: Any) -> Any:
-    """One of two numbers in every cell, in the dtype of ``like``."""
+    """Return one of two numbers in every cell, in the dtype of ``like``."""
     if a == b:
         return a
     if not isinstance(like, torch.Tensor):
@@ -146,10 +146,10 @@ def _chosen_number(condition: torch.Tensor, a: Any, b: Any, like: Any) -> Any:
 
 
 def _method(x: object, name: str, *, of_type: bool = False) -> Any:
-    found = getattr(type(x) if of_type else x, name, None)
-    if found is None:
+    method = getattr(type(x) if of_type else x, name, None)
+    if method is None:
         raise TypeError(
             f"`{name}` needs a torch tensor, a float or a traced symbol, but got `{type(x).__name__}`; "
             "convert arrays with torch.as_tensor first"
         )
-    return found
+    return method

@@ -257,7 +257,7 @@ class Call(Expr):
         return self.operator.on_expressions(children, dict(self.options))
 
     def argument(self, name: str) -> Expr:
-        """The expression bound to a named input."""
+        """Return the expression bound to a named input."""
         return self.arguments[tuple(self.operator.inputs).index(name)]
 
     def text(self) -> str:

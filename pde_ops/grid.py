@@ -16,6 +16,7 @@ import torch
 from .boundaries import Boundary
 from .constants import Omega, earth_radius
 from .errors import GridError
+from .transforms import is_transforming
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -84,7 +85,7 @@ class Grid2D:
     def from_latlon(
         cls, lat: ArrayLike, lon: ArrayLike, boundary: str | tuple[str, str] | Boundary = "zero_gradient"
     ) -> Grid2D:
-        """Grid of cell centres given by 1-D latitudes (south to north) and longitudes (west to east), degrees."""
+        """Build the grid of cell centres at 1-D latitudes (south to north) and longitudes (west to east), degrees."""
         rows, columns = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
         step_lat = _even_step(rows, "lat")
         step_lon = _even_step(np.unwrap(columns, period=360.0), "lon")
@@ -155,10 +156,10 @@ class Grid2D:
         """Return the grid's tensors for one dtype and device (made once)."""
         key = (dtype, torch.device(device))
         if key not in self._bound:
-            made = self._tensors(dtype, key[1])
-            if torch._guards.detect_fake_mode(made.dx) is not None:  # a fake tensor must not outlive its mode
-                return made
-            self._bound[key] = made
+            tensors = self._tensors(dtype, key[1])
+            if torch._guards.detect_fake_mode(tensors.dx) is not None or is_transforming():
+                return tensors  # a fake tensor must not outlive its mode, nor a wrapped one its transform
+            self._bound[key] = tensors
         return self._bound[key]
 
     def _tensors(self, dtype: torch.dtype, device: torch.device) -> BoundGrid:

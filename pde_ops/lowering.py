@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from .boundaries import Parity
 from .errors import DeclarationError
-from .expr import Call, Constant, Expr, Product, Quotient, Sum
+from .expr import Call, Constant, Expr, Product, Quotient, Sum, walk
 from .operator import Operator
 from .parity import call_parity, product, shared
-from .symbols import Closure, Field, Positive, Static, Symbol
+from .symbols import Closure, Field, Positive, Static, Symbol, check_names
 
 __all__ = ["Group", "Node", "Program", "lower", "schedule"]
 
@@ -102,9 +102,11 @@ class _Lowering:
         self.symbols: dict[type[Symbol], list[Any]] = {
             Closure: list(closures), Static: [], Positive: list(coefficients)
         }  # fmt: skip
-        self.by_name: dict[str, Symbol] = {f.name: f for f in fields}
 
     def run(self, outputs: Sequence[Expr]) -> Program:
+        # Before equal expressions become one node, and the first of two symbols stands for both.
+        symbols = (node for output in outputs for node in walk(output) if isinstance(node, Symbol))
+        check_names([*self.fields, *(s for listed in self.symbols.values() for s in listed), *symbols])
         positions = tuple(self.visit(expression) for expression in outputs)
         return Program(
             nodes=tuple(self.nodes),
@@ -138,8 +140,8 @@ class _Lowering:
 
     def call(self, expression: Call, inputs: tuple[int, ...], varies: bool) -> Node:
         operator = expression.operator
-        given = {name: self.nodes[i].parity for name, i in zip(operator.inputs, inputs, strict=True)}
-        flips, parity = call_parity(operator, given)
+        parities = {name: self.nodes[i].parity for name, i in zip(operator.inputs, inputs, strict=True)}
+        flips, parity = call_parity(operator, parities)
         reads = any(flips.values()) and not operator.properties.get("pointwise", False)
         return Node(
             "call",
@@ -155,12 +157,6 @@ class _Lowering:
         return product(*(axis for axis in self.walls if axis in parity))
 
     def leaf(self, symbol: Symbol) -> Node:
-        known = self.by_name.setdefault(symbol.name, symbol)
-        if known.role != symbol.role or known.unit != symbol.unit or known.component != symbol.component:
-            raise DeclarationError(
-                f"two symbols are called '{symbol.name}': {_words(known)} and {_words(symbol)}",
-                do="rename one of them",
-            )
         parity = self.at_walls(symbol.component or "")
         if isinstance(symbol, Field):
             if symbol.name not in self.channel:
@@ -176,8 +172,6 @@ class _Lowering:
             return Node("closure", index=index, varies=True, parity=parity)
         if isinstance(symbol, Static):
             return Node("static", index=index, name=symbol.name, parity=parity)
-        if isinstance(symbol, Positive) and isinstance(known, Positive) and known.init != symbol.init:
-            raise DeclarationError(f"Positive('{symbol.name}') is declared with two initial values")
         return Node("coefficient", index=index)
 
     def push(self, node: Node) -> int:
@@ -218,10 +212,6 @@ def _batch_key(node: Node, nodes: Sequence[Node]) -> object | None:
         return None
     others = node.inputs[:position] + node.inputs[position + 1 :]
     return (node.operator.name, node.options, others, node.flips)
-
-
-def _words(symbol: Symbol) -> str:
-    return f"{symbol.role} {symbol!r}" + (f", {symbol.component}-component" if symbol.component else "")
 
 
 def describe(program: Program, names: Mapping[int, str] | None = None) -> str:

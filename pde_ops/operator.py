@@ -82,7 +82,7 @@ class Operator:
         return self.on_expressions(tuple(as_expr(a) for a in arguments), options)
 
     def complete(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options with defaults filled in; an unknown one is an error."""
+        """Return options with defaults filled in; an unknown one is an error."""
         unknown = set(options) - set(self.options)
         if unknown:
             raise DeclarationError(
@@ -106,16 +106,16 @@ class Operator:
 
     def _infer(self, arguments: tuple[Expr, ...]) -> Unit:
         bound: dict[str, Unit] = {}
-        for (_, text), given in zip(self.inputs.items(), arguments, strict=True):
+        for (_, text), argument in zip(self.inputs.items(), arguments, strict=True):
             variable = signature(text).binds
             if variable is not None:
-                bound.setdefault(variable, given.unit)
-        for (name, text), given in zip(self.inputs.items(), arguments, strict=True):
+                bound.setdefault(variable, argument.unit)
+        for (name, text), argument in zip(self.inputs.items(), arguments, strict=True):
             need = signature(text).resolve(bound)
-            if not same_dimension(need, given.unit):
+            if not same_dimension(need, argument.unit):
                 raise UnitError(
-                    f"{self.name}: `{name}` needs [{show(need)}] but `{given.text()}` has [{show(given.unit)}]",
-                    do=_mend(given, need),
+                    f"{self.name}: `{name}` needs [{show(need)}] but `{argument.text()}` has [{show(argument.unit)}]",
+                    do=_mend(argument, need),
                 )
         return signature(self.output).resolve(bound)
 
@@ -139,9 +139,9 @@ class Operator:
         return f"<operator {self.name}({inputs}) -> [{self.output}]>"
 
 
-def _mend(given: Expr, need: Unit) -> str:
-    if isinstance(given, Symbol):
-        return f"declare it as {type(given).__name__}('{given.name}', '{show(need)}') or convert when loading"
+def _mend(argument: Expr, need: Unit) -> str:
+    if isinstance(argument, Symbol):
+        return f"declare it as {type(argument).__name__}('{argument.name}', '{show(need)}') or convert when loading"
     return f"pass an expression in [{show(need)}]"
 
 

@@ -103,12 +103,12 @@ class Coefficients(nn.Module):
         """Set coefficients by name: quantities, or numbers in the declared unit."""
         raw = self.raw.double().clone()
         names = [s.name for s in self.symbols]
-        for name, given in values.items():
+        for name, quantity in values.items():
             if name not in names:
                 raise UnknownNameError(f"no coefficient '{name}'", do=f"known: {', '.join(names)}")
             index = names.index(name)
             symbol = self.symbols[index]
-            number = float(given.to(symbol.declared_unit).magnitude) if hasattr(given, "to") else float(given)
+            number = float(quantity.to(symbol.declared_unit).magnitude) if hasattr(quantity, "to") else float(quantity)
             value, cap, floor = to_si(number, symbol.declared_unit), float(self.cap[index]), float(self.floor[index])
             if not floor < value < cap:
                 low, high = (from_si(bound, symbol.declared_unit) for bound in (floor, cap))
@@ -130,7 +130,7 @@ class Coefficients(nn.Module):
 
 
 def _before_cap(value: float, cap: float) -> float:
-    """What the smooth cap turns into ``value``."""
+    """Return what the smooth cap turns into ``value``."""
     return value if math.isinf(cap) else -cap * math.log1p(-value / cap)
 
 
@@ -142,5 +142,5 @@ def weight_decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str,
     skipped = {id(p) for m in model.modules() if isinstance(m, Coefficients) for p in m.parameters()}
     skipped |= {id(getattr(m, name)) for m in model.modules() for name in getattr(m, "undecayed", ())}
     decayed = [p for p in model.parameters() if id(p) not in skipped]
-    kept = [p for p in model.parameters() if id(p) in skipped]
-    return [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]
+    undecayed = [p for p in model.parameters() if id(p) in skipped]
+    return [{"params": decayed, "weight_decay": weight_decay}, {"params": undecayed, "weight_decay": 0.0}]

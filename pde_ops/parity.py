@@ -49,7 +49,7 @@ def shared(*parities: str) -> Parity:
     return product(parities[0]) if len(set(parities)) == 1 else ""
 
 
-def call_parity(operator: Operator, given: Mapping[str, str]) -> tuple[dict[str, Parity], Parity]:
+def call_parity(operator: Operator, parities: Mapping[str, str]) -> tuple[dict[str, Parity], Parity]:
     """Return, for arguments of given parity, how each differs from what the operator expects, and the result's parity.
 
     The result follows from what the operator declares: ``parity`` for arguments as expected, ``components`` and
@@ -57,7 +57,7 @@ def call_parity(operator: Operator, given: Mapping[str, str]) -> tuple[dict[str,
     """
     facts = operator.properties
     expected = {name for names in facts.get("components", {}).values() for name in names}
-    flips: dict[str, Parity] = {n: "" if n in expected else product(parity) for n, parity in given.items()}
+    flips: dict[str, Parity] = {n: "" if n in expected else product(parity) for n, parity in parities.items()}
     result = product(*(axis for axis, parity in facts.get("parity", {}).items() if parity == "odd"))
     linear = facts.get("linear_in", ())
     for entry in (linear,) if isinstance(linear, str) else linear:
@@ -106,7 +106,7 @@ class Turned:
 
     @staticmethod
     def where(condition: Any, a: Any, b: Any) -> Any:
-        """``a`` where the condition holds, ``b`` elsewhere."""
+        """Return ``a`` where the condition holds, ``b`` elsewhere."""
         return turned(where(plain(condition), plain(a), plain(b)), _of_sum(a, b))
 
     def __add__(self, other: Any) -> Any:
@@ -166,9 +166,9 @@ class Turned:
     def __getattr__(self, name: str) -> Any:
         if name in Turned.__slots__ or name.startswith("__"):  # not set yet, or not ours to answer
             raise AttributeError(name)
-        found = getattr(self.value, name)
-        if not callable(found):
-            return found
+        attribute = getattr(self.value, name)
+        if not callable(attribute):
+            return attribute
         method = getattr(torch.Tensor, name)
         return lambda *args, **options: Turned.__torch_function__(method, (), (self, *args), options)
 

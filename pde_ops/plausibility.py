@@ -88,10 +88,10 @@ def checked(owner: str, name: str, magnitude: Any, unit: Any) -> Floats:
     fault = _fault(values, kind)
     if fault is not None:
         worst, count, reason = fault
-        said, meant = numbers.flat[worst], values.flat[worst]
-        in_si = "" if said == meant else f" is {_number(meant, kind.unit)},"
+        declared, meant = numbers.flat[worst], values.flat[worst]
+        in_si = "" if declared == meant else f" is {_number(meant, kind.unit)},"
         raise PlausibilityError(
-            f"{owner}: `{name}` cannot be {kind.words} in [{show(unit)}]: {reason} {_number(said, show(unit))}"
+            f"{owner}: `{name}` cannot be {kind.words} in [{show(unit)}]: {reason} {_number(declared, show(unit))}"
             f"{in_si or ','} allowed {_allowed(kind)} ({count} of {values.size} values)",
             do=_advice(numbers, unit, kind),
         )

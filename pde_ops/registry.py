@@ -39,10 +39,10 @@ class Registry(Generic[T]):
 
     def add(self, name: str, entry: T, owner: str) -> T:
         """Register ``entry``; a second owner of the same name is an error that names both."""
-        known = self._owners.get(name)
-        if known is not None:
+        first_owner = self._owners.get(name)
+        if first_owner is not None:
             raise DuplicateNameError(
-                f"{self.kind} '{name}' is registered by both `{known}` and `{owner}`", do="rename one of them"
+                f"{self.kind} '{name}' is registered by both `{first_owner}` and `{owner}`", do="rename one of them"
             )
         self._entries[name] = entry
         self._owners[name] = owner
@@ -54,7 +54,7 @@ class Registry(Generic[T]):
         self._owners.pop(name, None)
 
     def owner(self, name: str) -> str:
-        """The module that registered ``name``."""
+        """Return the module that registered ``name``."""
         self[name]
         return self._owners[name]
 
@@ -67,7 +67,7 @@ class Registry(Generic[T]):
             raise self.unknown(name) from None
 
     def unknown(self, name: str, among: Sequence[str] | None = None) -> UnknownNameError:
-        """What to raise for a name that is not there; the nearest of ``among``, by default of all entries, is said."""
+        """Return the error for an unknown name, with the nearest of ``among`` (by default of all entries)."""
         return UnknownNameError(f"no {self.kind} '{name}'", do=self._suggest(name, among))
 
     def __contains__(self, name: object) -> bool:
@@ -85,13 +85,13 @@ class Registry(Generic[T]):
 
     def _discovered(self) -> dict[str, EntryPoint]:
         if self._plugins is None:
-            found = entry_points(group=self.group) if self.group else ()
+            points = entry_points(group=self.group) if self.group else ()
             self._plugins = {}
-            for point in found:
-                known = self._plugins.get(point.name)
-                if known is not None and known.value != point.value:
+            for point in points:
+                earlier = self._plugins.get(point.name)
+                if earlier is not None and earlier.value != point.value:
                     log.warning("%s '%s' is published by both `%s` and `%s`; the first is used",
-                                self.kind, point.name, known.value, point.value)  # fmt: skip
+                                self.kind, point.name, earlier.value, point.value)  # fmt: skip
                     continue
                 self._plugins[point.name] = point
         return self._plugins
@@ -113,6 +113,6 @@ class Registry(Generic[T]):
             self.add(name, entry, owner=point.value)
 
     def _suggest(self, name: str, among: Sequence[str] | None = None) -> str:
-        known = self.list() if among is None else among
-        close = difflib.get_close_matches(name, known, n=1)
-        return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+        candidates = self.list() if among is None else among
+        close = difflib.get_close_matches(name, candidates, n=1)
+        return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(candidates)}"

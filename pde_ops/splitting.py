@@ -45,7 +45,7 @@ class Transport:
 def take_flows(equations: Equations) -> tuple[dict[Field, Expr], list[FlowTerm | RotationTerm]]:
     """Return the equations without the terms that have a closed-form update, and those terms."""
     rest = {field: list(_terms(right)) for field, right in equations.items()}
-    taken: list[FlowTerm | RotationTerm] = []
+    flow_terms: list[FlowTerm | RotationTerm] = []
     for field, terms in rest.items():
         for term in list(terms):
             sign, call = _signed_call(term)
@@ -55,14 +55,14 @@ def take_flows(equations: Equations) -> tuple[dict[Field, Expr], list[FlowTerm |
             if isinstance(flow, Flow):
                 if sign == flow.sign and call.argument(flow.evolves) == field:
                     terms.remove(term)
-                    taken.append(FlowTerm(field, call, flow))
+                    flow_terms.append(FlowTerm(field, call, flow))
             elif sign > 0 and isinstance(partner := call.argument(flow.partner), Field) and partner in rest:
                 mirror = -call.rebuild(tuple(field if a == partner else a for a in call.arguments))
                 if mirror in rest[partner]:
                     terms.remove(term)
                     rest[partner].remove(mirror)
-                    taken.append(RotationTerm(field, partner, call.argument(flow.rate)))
-    return {field: _sum(terms, equations[field]) for field, terms in rest.items()}, taken
+                    flow_terms.append(RotationTerm(field, partner, call.argument(flow.rate)))
+    return {field: _sum(terms, equations[field]) for field, terms in rest.items()}, flow_terms
 
 
 def take_transport(equations: Equations) -> tuple[dict[Field, Expr], Transport]:
@@ -77,25 +77,25 @@ def take_transport(equations: Equations) -> tuple[dict[Field, Expr], Transport]:
     rest: dict[Field, Expr] = {}
     carried: dict[Field, tuple[Expr, Expr]] = {}
     for field, right in equations.items():
-        kept = []
+        remaining = []
         for term in _terms(right):
             wind = _carrying_wind(term, field)
             if wind is None or field in carried:
-                kept.append(term)
+                remaining.append(term)
             else:
                 carried[field] = wind
-        rest[field] = _sum(kept, right)
+        rest[field] = _sum(remaining, right)
         _refuse_leftover(field, rest[field])
     winds = set(carried.values())
     if len(winds) != 1:
-        found = "no field is advected" if not winds else f"{len(winds)} different winds advect"
-        raise DeclarationError(f"semi-Lagrangian transport needs one wind: {found}")
+        finding = "no field is advected" if not winds else f"{len(winds)} different winds advect"
+        raise DeclarationError(f"semi-Lagrangian transport needs one wind: {finding}")
     ((u, v),) = winds
     return rest, Transport(tuple(carried), u, v)
 
 
 def _carrying_wind(term: Expr, field: Field) -> tuple[Expr, Expr] | None:
-    """The wind of a term ``-V·∇field``, else None."""
+    """Return the wind of a term ``-V·∇field``, else None."""
     sign, call = _signed_call(term)
     if call is None or call.operator.wind is None or call.operator.family != "advection":
         return None

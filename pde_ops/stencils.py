@@ -104,7 +104,7 @@ def face_lengths(grid: Any) -> tuple[Any, Any]:
 
 
 def face_mean(a: Any, neighbour: Any) -> Any:
-    """Value on the face between a cell and its neighbour."""
+    """Return the value on the face between a cell and its neighbour."""
     return 0.5 * (a + neighbour)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from .boundaries import Axis
 from .errors import DeclarationError, UnitError
 from .expr import Expr
 from .units import Unit, coherent_unit, parse_unit, registry, show, to_si
 
-__all__ = ["Closure", "Field", "Positive", "Static", "Symbol"]
+__all__ = ["Closure", "Field", "Positive", "Static", "Symbol", "check_names"]
 
 
 class Symbol(Expr):
@@ -36,7 +37,8 @@ class Symbol(Expr):
         self.name = name
         self.component = component
         self.label = latex or _greek(name)
-        super().__init__(self._unit(unit), (self.role, name))
+        unit = self._unit(unit)
+        super().__init__(unit, (self.role, name, str(unit.dimensionality), component))
 
     def _unit(self, unit: str | Unit) -> Unit:
         return coherent_unit(unit, owner=f"{type(self).__name__}('{self.name}')")
@@ -112,6 +114,40 @@ class Positive(Symbol):
         # (Not `Unit(…)`: pint's bare class belongs to no registry and multiplies with none.)
         coherent: Unit = registry.Quantity(1.0, parse_unit(unit)).to_base_units().units
         return coherent
+
+
+def check_names(symbols: Iterable[Symbol]) -> None:
+    """Refuse two symbols of one name that are not declared alike: only one of them would count."""
+    first: dict[str, Symbol] = {}
+    for symbol in symbols:
+        other = first.setdefault(symbol.name, symbol)
+        if other is symbol:
+            continue
+        if other != symbol:
+            raise DeclarationError(
+                f"two symbols are called '{symbol.name}': {_words(other)} and {_words(symbol)}",
+                do="rename one of them, or declare it once",
+            )
+        if isinstance(symbol, Positive) and isinstance(other, Positive):
+            _check_values(other, symbol)
+
+
+def _check_values(first: Positive, second: Positive) -> None:
+    pairs = {
+        "initial values": (first.init, second.init),
+        "caps": (first.cap or math.inf, second.cap or math.inf),
+        "answers to `learnable`": (first.learnable, second.learnable),
+    }
+    for what, (left, right) in pairs.items():
+        if not math.isclose(left, right):  # the same value in two units differs by round-off
+            raise DeclarationError(
+                f"Positive('{first.name}') is declared with two {what}: {left} and {right} [{show(first.unit)}]",
+                do="declare it once, or give one of them another name",
+            )
+
+
+def _words(symbol: Symbol) -> str:
+    return f"{symbol.role} {symbol!r}" + (f", {symbol.component}-component" if symbol.component else "")
 
 
 # fmt: off

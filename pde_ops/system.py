@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .describe import citations, to_latex, to_markdown
 from .errors import DeclarationError, UnitError, UnknownNameError
 from .expr import Call, Constant, Expr, Product, Sum, as_expr, walk
-from .symbols import Closure, Field, Positive, Static, Symbol
+from .symbols import Closure, Field, Positive, Static, Symbol, check_names
 from .units import registry, same_dimension, show
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class PDESystem:
             if not isinstance(field, Field):
                 raise DeclarationError(f"system '{name}': the key {field!r} is not a Field")
             self.equations[field] = self._checked(field, as_expr(right))
+        nodes = (node for right in self.equations.values() for node in walk(right))
+        check_names([*self.equations, *(node for node in nodes if isinstance(node, Symbol))])
 
     @staticmethod
     def _checked(field: Field, right: Expr) -> Expr:
@@ -79,7 +81,7 @@ class PDESystem:
         return frozenset(t for right in self.equations.values() for term in _terms(right) for t in _names(term))
 
     def calls(self) -> Iterator[Call]:
-        """Every operator call in the system."""
+        """Return every operator call in the system."""
         for right in self.equations.values():
             yield from (node for node in walk(right) if isinstance(node, Call))
 
@@ -102,23 +104,26 @@ class PDESystem:
         ----------
         targets : names of operators, operator families (``"advection"`` takes every scheme), closures or coefficients
         """
-        known = self.term_names
+        term_names = self.term_names
         for target in targets:
-            if target not in known:
+            if target not in term_names:
                 raise UnknownNameError(
-                    f"system '{self.name}' has no term with '{target}'", do=f"it has: {', '.join(sorted(known))}"
+                    f"system '{self.name}' has no term with '{target}'", do=f"it has: {', '.join(sorted(term_names))}"
                 )
-        kept = {f: _drop(right, lambda term: bool(_names(term) & set(targets))) for f, right in self.equations.items()}
+        remaining = {
+            field: _drop(right, lambda term: bool(_names(term) & set(targets)))
+            for field, right in self.equations.items()
+        }
         return PDESystem(
-            f"{self.name} without {', '.join(targets)}", {f: e if e is not None else 0.0 for f, e in kept.items()}
+            f"{self.name} without {', '.join(targets)}", {f: e if e is not None else 0.0 for f, e in remaining.items()}
         )
 
     def to_latex(self) -> str:
-        """The equations as a LaTeX ``align`` environment."""
+        """Return the equations as a LaTeX ``align`` environment."""
         return to_latex(self)
 
     def to_markdown(self) -> str:
-        """The equations, symbols with units, operators and references as Markdown."""
+        """Return the equations, symbols with units, operators and references as Markdown."""
         return to_markdown(self)
 
     def citations(self) -> list[str]:
@@ -168,7 +173,7 @@ def _terms(right: Expr) -> tuple[Expr, ...]:
 
 
 def _names(term: Expr) -> set[str]:
-    """Everything by which ``without`` may call a term."""
+    """Return everything by which ``without`` may call a term."""
     names = set()
     for node in walk(term):
         if isinstance(node, Call):
@@ -181,8 +186,8 @@ def _names(term: Expr) -> set[str]:
 def _drop(right: Expr, gone: Callable[[Expr], bool]) -> Expr | None:
     """Remove matching terms, also inside a product with a sum, e.g. κ·(∇²a + …)."""
     if isinstance(right, Sum):
-        kept = [t for t in (_drop(term, gone) for term in right.terms) if t is not None]
-        return None if not kept else kept[0] if len(kept) == 1 else Sum(tuple(kept))
+        remaining = [t for t in (_drop(term, gone) for term in right.terms) if t is not None]
+        return None if not remaining else remaining[0] if len(remaining) == 1 else Sum(tuple(remaining))
     if isinstance(right, Product) and any(isinstance(f, Sum) for f in right.factors):
         factors = [_drop(f, gone) if isinstance(f, Sum) else (None if gone(f) else f) for f in right.factors]
         return None if any(f is None for f in factors) else right.rebuild(tuple(f for f in factors if f is not None))

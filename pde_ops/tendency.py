@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from .backends import Inputs, March, make_runner
 from .backends.eager import EagerRunner
-from .errors import DeclarationError, GridError, ShapeError
+from .errors import DeclarationError, GridError, ShapeError, UnitError
 from .expr import Call, Constant, Expr, replace, walk
-from .grid import ROW_STATICS, Grid2D
+from .grid import Grid2D
 from .lowering import lower
 from .operator import operators
 from .parameters import Coefficients
 from .splitting import FlowTerm, RotationTerm, take_flows, take_transport
 from .stability import Limits
 from .symbols import Closure, Field, Static
-from .units import registry
+from .units import parse_unit, registry, same_dimension, show
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tendency"]
 
-GRID_STATICS = (*ROW_STATICS, "rim_rate")
+GRID_STATICS = {"dx": "m", "lat": "rad", "f": "1/s", "curvature": "1/m", "rim_rate": "1/s"}  # and their units
 
 
 class Tendency(nn.Module):
@@ -171,28 +171,28 @@ class Tendency(nn.Module):
             )
         return Inputs(state, self._ordered(state, closures or {}), coefficients(), self._statics, self.geometry)
 
-    def _ordered(self, state: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    def _ordered(self, state: Tensor, closures: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         names = self.closure_names
-        if given.keys() != self._closure_set:
-            missing, extra = sorted(set(names) - set(given)), sorted(set(given) - set(names))
+        if closures.keys() != self._closure_set:
+            missing, extra = sorted(set(names) - set(closures)), sorted(set(closures) - set(names))
             words = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(extra)}"] * bool(extra)
             raise ShapeError(f"`closures` of '{self.system.name}': {'; '.join(words)}", do=f"pass {', '.join(names)}")
         if not names:
             return ()
         shape = (state.shape[0], *self._expected[1:])
-        return tuple(_expanded(name, given[name], shape) for name in names)
+        return tuple(_expanded(name, closures[name], shape) for name in names)
 
     def _lower(self, outputs: list[Expr]) -> Any:
         return lower(outputs, self.fields, self._closures, self.system.coefficients, self.grid.boundary.walls)
 
-    def _gather_statics(self, system: PDESystem, given: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
+    def _gather_statics(self, system: PDESystem, statics: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
         grid, gathered = self.grid, {}
-        unknown = set(given) - {s.name for s in system.statics}
+        unknown = set(statics) - {s.name for s in system.statics}
         if unknown:
             raise DeclarationError(f"no Static is called {', '.join(sorted(unknown))} in '{system.name}'")
         for symbol in system.statics:
-            if symbol.name in given:
-                array = given[symbol.name]
+            if symbol.name in statics:
+                array = statics[symbol.name]
                 value = np.array(array.detach().cpu().numpy() if isinstance(array, Tensor) else array, np.float64)
                 try:
                     np.broadcast_to(value, (grid.ny, grid.nx))
@@ -206,6 +206,12 @@ class Tendency(nn.Module):
                     f"Static '{symbol.name}' is not supplied by the grid",
                     do=f"pass compile(grid, statics={{'{symbol.name}': array}}); "
                     f"the grid has {', '.join(GRID_STATICS)}",
+                )
+            elif not same_dimension(symbol.unit, parse_unit(GRID_STATICS[symbol.name])):
+                raise UnitError(
+                    f"Static '{symbol.name}' is declared in [{show(symbol.unit)}], but the grid supplies it in "
+                    f"[{GRID_STATICS[symbol.name]}]",
+                    do="give it another name, or pass your own array in compile(grid, statics=…)",
                 )
         return gathered
 
@@ -227,13 +233,13 @@ class Tendency(nn.Module):
         return f"{self.system.name}: {', '.join(self.field_names)} on {size}, backend={self.backend}"
 
 
-def _expanded(name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if given.shape == shape:
-        return given
+def _expanded(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if tensor.shape == shape:
+        return tensor
     try:
-        return given.expand(shape)
+        return tensor.expand(shape)
     except RuntimeError:
-        raise ShapeError(f"closure '{name}' must broadcast to {list(shape)}, not {list(given.shape)}") from None
+        raise ShapeError(f"closure '{name}' must broadcast to {list(shape)}, not {list(tensor.shape)}") from None
 
 
 def _rim_target(field: Field) -> Closure:

@@ -76,7 +76,7 @@ def exner(pressure: A) -> A:
 
 
 def potential_temperature(temperature: A, pressure: A) -> A:
-    r"""Temperature that dry air would have if brought adiabatically to 1000 hPa.
+    r"""Return the temperature that dry air would have if brought adiabatically to 1000 hPa.
 
     .. math:: \theta = T (p_0 / p)^\kappa = T / \Pi(p)
 
@@ -97,7 +97,7 @@ def potential_temperature(temperature: A, pressure: A) -> A:
 
 
 def temperature(potential_temperature: A, pressure: A) -> A:
-    r"""Temperature from potential temperature, the inverse of `potential_temperature`.
+    r"""Return the temperature from potential temperature, the inverse of `potential_temperature`.
 
     .. math:: T = \theta\, \Pi(p)
 
@@ -225,7 +225,7 @@ def specific_humidity_from_vapour_pressure(vapour_pressure: A, pressure: A) -> A
 
 
 def saturation_humidity(temperature: A, pressure: A) -> A:
-    r"""Specific humidity of air saturated over liquid water.
+    r"""Return the specific humidity of air saturated over liquid water.
 
     .. math:: q_s = \frac{\epsilon\, e_s(T)}{p - (1 - \epsilon)\, e_s(T)}
 
@@ -270,7 +270,7 @@ def relative_humidity(temperature: A, pressure: A, specific_humidity: A) -> A:
 
 
 def specific_humidity(temperature: A, pressure: A, relative_humidity: A) -> A:
-    r"""Specific humidity from relative humidity, the inverse of `relative_humidity`.
+    r"""Return the specific humidity from relative humidity, the inverse of `relative_humidity`.
 
     .. math:: q = \frac{\epsilon\, r\, e_s(T)}{p - (1 - \epsilon)\, r\, e_s(T)}
 
@@ -294,7 +294,7 @@ def specific_humidity(temperature: A, pressure: A, relative_humidity: A) -> A:
 
 
 def dew_point(vapour_pressure: A) -> A:
-    r"""Temperature to which air must be cooled, at constant pressure, for dew to form.
+    r"""Return the temperature to which air must be cooled, at constant pressure, for dew to form.
 
     .. math:: T_d = 273.15 + \frac{243.5\, s}{17.67 - s}, \qquad s = \ln\frac{e}{611.2\ \mathrm{Pa}}
 
@@ -340,7 +340,7 @@ def dew_point_from_relative_humidity(temperature: A, relative_humidity: A) -> A:
 
 
 def virtual_temperature(temperature: A, specific_humidity: A) -> A:
-    r"""Temperature at which dry air would have the density of this moist air.
+    r"""Return the temperature at which dry air would have the density of this moist air.
 
     .. math:: T_v = T \left(1 + \left(\frac{1}{\epsilon} - 1\right) q\right)
 
@@ -423,6 +423,6 @@ def specific_humidity_from_mixing_ratio(mixing_ratio: A) -> A:
 
 
 def _saturation_ratio(temperature: A) -> A:
-    """``e_s / e_s0``, see `saturation_vapour_pressure`."""
+    """Return ``e_s / e_s0``, see `saturation_vapour_pressure`."""
     x = T_triple / temperature
     return exp(add_scaled((x - 1.0) * -_EXPONENT, log(x), _HEAT_POWER))

@@ -86,9 +86,9 @@ def to_state(u: Measured, v: Measured, p: Measured, T: Measured, RH: Measured) -
         If the arguments do not lie on the same points.
     """
     owner = "to_state"
-    given = _gate(owner, u=u, v=v, p=p, T=T, RH=RH)
-    _same_points(owner, given)
-    arrays = np.broadcast_arrays(*(_magnitude(x) for x in given.values()))
+    arguments = _gate(owner, u=u, v=v, p=p, T=T, RH=RH)
+    _same_points(owner, arguments)
+    arrays = np.broadcast_arrays(*(_magnitude(x) for x in arguments.values()))
     U, V, P, t, r = (np.array(x) for x in arrays)  # broadcast views are read-only
     pressure, temperature_ = registry.Quantity(P, "Pa"), registry.Quantity(t, "K")
     theta = _metpy().potential_temperature(pressure, temperature_).m_as("K")
@@ -129,13 +129,13 @@ def from_state(u: Any, v: Any, p: Any, theta: Any, q: Any) -> Observation:
 
 
 def potential_temperature(T: Measured, p: Measured) -> Measured:
-    """Potential temperature [K] of air at temperature ``T`` and pressure ``p``."""
+    """Return the potential temperature [K] of air at temperature ``T`` and pressure ``p``."""
     x = _gate("potential_temperature", T=T, p=p)
     return _in("K", _metpy().potential_temperature(x["p"], x["T"]))
 
 
 def temperature(theta: Measured, p: Measured) -> Measured:
-    """Temperature [K] of air at potential temperature ``theta`` and pressure ``p``."""
+    """Return the temperature [K] of air at potential temperature ``theta`` and pressure ``p``."""
     x = _gate("temperature", theta=theta, p=p)
     return _in("K", _metpy().temperature_from_potential_temperature(x["p"], x["theta"]))
 
@@ -147,22 +147,22 @@ def saturation_vapour_pressure(T: Measured) -> Measured:
 
 
 def saturation_humidity(T: Measured, p: Measured) -> Measured:
-    """Specific humidity [kg/kg] of air saturated over liquid water."""
+    """Return the specific humidity [kg/kg] of air saturated over liquid water."""
     x = _gate("saturation_humidity", T=T, p=p)
     return _in("dimensionless", _metpy().specific_humidity_from_dewpoint(x["p"], x["T"]))
 
 
 def specific_humidity(T: Measured, p: Measured, RH: Measured) -> Measured:
-    """Specific humidity [kg/kg] of air of known relative humidity."""
+    """Return the specific humidity [kg/kg] of air of known relative humidity."""
     x = _gate("specific_humidity", T=T, p=p, RH=RH)
     return _in("dimensionless", _humidity(x["p"], x["T"], x["RH"]))
 
 
 def relative_humidity(T: Measured, p: Measured, q: Measured) -> Measured:
-    """Relative humidity [1, not %] of air of known specific humidity."""
+    """Return the relative humidity [1, not %] of air of known specific humidity."""
     x = _gate("relative_humidity", T=T, p=p, q=q)
-    found = _metpy().relative_humidity_from_specific_humidity(x["p"], x["T"], x["q"])
-    return _in("dimensionless", found)
+    humidity = _metpy().relative_humidity_from_specific_humidity(x["p"], x["T"], x["q"])
+    return _in("dimensionless", humidity)
 
 
 def dew_point(e: Measured) -> Measured:
@@ -178,7 +178,7 @@ def dew_point_from_relative_humidity(T: Measured, RH: Measured) -> Measured:
 
 
 def virtual_temperature(T: Measured, q: Measured) -> Measured:
-    """Temperature [K] at which dry air would be as dense as this moist air."""
+    """Return the temperature [K] at which dry air would be as dense as this moist air."""
     x = _gate("virtual_temperature", T=T, q=q)
     w = _metpy().mixing_ratio_from_specific_humidity(x["q"])
     return _in("K", _metpy().virtual_temperature(x["T"], w))
@@ -210,50 +210,50 @@ def _humidity(p: Measured, T: Measured, RH: Measured) -> Measured:
 
 def _gate(owner: str, **arguments: Measured) -> dict[str, Measured]:
     """Check every argument and return it in SI: a quantity stays a quantity, a data array a data array."""
-    passed = {}
-    for name, given in arguments.items():
-        values = registry.Quantity(checked(owner, name, *_split(owner, name, given)), KINDS[name].unit)
-        passed[name] = given.copy(data=values) if _is_data_array(given) else values
-    return passed
+    magnitudes = {}
+    for name, value in arguments.items():
+        values = registry.Quantity(checked(owner, name, *_split(owner, name, value)), KINDS[name].unit)
+        magnitudes[name] = value.copy(data=values) if _is_data_array(value) else values
+    return magnitudes
 
 
-def _split(owner: str, name: str, given: Measured) -> tuple[Any, Any]:
+def _split(owner: str, name: str, value: Measured) -> tuple[Any, Any]:
     """Take a measured quantity apart into numbers and the text of their unit."""
-    core = given.data if _is_data_array(given) else given
-    if _is_data_array(given):
-        known = given.attrs.get("standard_name")
-        if known is not None and known not in KINDS[name].standard_names:
+    core = value.data if _is_data_array(value) else value
+    if _is_data_array(value):
+        standard_name = value.attrs.get("standard_name")
+        if standard_name is not None and standard_name not in KINDS[name].standard_names:
             raise UnitError(
-                f"{owner}: `{name}` needs {KINDS[name].words} but the data array is `{known}`",
+                f"{owner}: `{name}` needs {KINDS[name].words} but the data array is `{standard_name}`",
                 do=f"pass a variable whose standard_name is `{KINDS[name].standard_names[0]}`",
             )
     if hasattr(core, "magnitude") and hasattr(core, "units"):
         return core.magnitude, str(core.units)  # as text, so that a quantity of another pint registry fits
-    if _is_data_array(given) and "units" in given.attrs:
-        return core, given.attrs["units"]
+    if _is_data_array(value) and "units" in value.attrs:
+        return core, value.attrs["units"]
     raise UnitError(
-        f"{owner}: `{name}` needs {KINDS[name].words} with a unit but got a bare `{type(given).__name__}`",
+        f"{owner}: `{name}` needs {KINDS[name].words} with a unit but got a bare `{type(value).__name__}`",
         do=f"attach one, as in pde_ops.unit_registry.Quantity({name}, '{KINDS[name].spellings[0]}')",
     )
 
 
-def _is_data_array(given: Any) -> bool:
-    return hasattr(given, "attrs") and hasattr(given, "dims") and hasattr(given, "coords")
+def _is_data_array(value: Any) -> bool:
+    return hasattr(value, "attrs") and hasattr(value, "dims") and hasattr(value, "coords")
 
 
-def _magnitude(given: Measured) -> Floats:
-    core = given.data if _is_data_array(given) else given
+def _magnitude(value: Measured) -> Floats:
+    core = value.data if _is_data_array(value) else value
     return np.asarray(getattr(core, "magnitude", core), dtype=np.float64)
 
 
-def _same_points(owner: str, given: dict[str, Measured]) -> None:
+def _same_points(owner: str, values: dict[str, Measured]) -> None:
     """Refuse arguments that do not line up: shapes that do not broadcast, or other dimensions or coordinates."""
     try:
-        np.broadcast_shapes(*(_magnitude(x).shape for x in given.values()))
+        np.broadcast_shapes(*(_magnitude(x).shape for x in values.values()))
     except ValueError:
-        shapes = ", ".join(f"`{name}` {_magnitude(x).shape}" for name, x in given.items())
+        shapes = ", ".join(f"`{name}` {_magnitude(x).shape}" for name, x in values.items())
         raise ShapeError(f"{owner}: the arguments have shapes that do not fit: {shapes}") from None
-    labelled = {name: x for name, x in given.items() if _is_data_array(x)}
+    labelled = {name: x for name, x in values.items() if _is_data_array(x)}
     if not labelled:
         return
     first, pattern = next(iter(labelled.items()))
@@ -278,5 +278,5 @@ def _possible_humidity(owner: str, q: Floats) -> Floats:
     return q
 
 
-def _in(unit: str, found: Measured) -> Measured:
-    return found.metpy.convert_units(unit) if _is_data_array(found) else found.to(unit)
+def _in(unit: str, value: Measured) -> Measured:
+    return value.metpy.convert_units(unit) if _is_data_array(value) else value.to(unit)

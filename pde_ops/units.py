@@ -34,11 +34,11 @@ def _application_registry() -> Any:
     MetPy installs a preprocessor of its own when it is imported; the two commute, because after the first there
     is no bare power left for the second. Hence either import order gives the same units.
     """
-    found: Any = pint.get_application_registry()  # type: ignore[no-untyped-call]
-    preprocessors = found.preprocessors
+    registry: Any = pint.get_application_registry()  # type: ignore[no-untyped-call]
+    preprocessors = registry.preprocessors
     if _cf_powers not in preprocessors:
         preprocessors.append(_cf_powers)
-    return found
+    return registry
 
 
 registry: Any = _application_registry()
@@ -75,7 +75,7 @@ def show(unit: Unit) -> str:
 
 
 def same_dimension(left: Unit, right: Unit) -> bool:
-    """Whether two units measure the same kind of quantity."""
+    """Return whether two units measure the same kind of quantity."""
     return bool(left.dimensionality == right.dimensionality)
 
 
@@ -146,15 +146,15 @@ class UnitSignature:
         except _UNREADABLE as problem:
             raise UnitError(f"cannot read the unit signature [{text}]: {problem}") from None
         self.variables: dict[str, float] = {}
-        known: dict[str, object] = {}
+        powers: dict[str, object] = {}
         for name, power in parts.items():
             if name.startswith("variable_"):
                 self.variables[name.removeprefix("variable_")] = float(str(power))
             else:
                 parse_unit(name)  # an unknown word is named as it was typed
-                known[name] = power
+                powers[name] = power
         self.fixed: Unit = coherent_unit(
-            " * ".join(f"{name}**({power})" for name, power in known.items()) or "dimensionless",
+            " * ".join(f"{name}**({power})" for name, power in powers.items()) or "dimensionless",
             owner=f"signature '{text}'",
         )
         if parts.scale != 1:

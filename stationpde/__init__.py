@@ -4,12 +4,9 @@
 name of another project, and this module makes sure that the right one is found.
 """
 
-from typing import TYPE_CHECKING, Any
+import lazy_loader
 
 import fields as fields
-
-if TYPE_CHECKING:
-    from stationpde.api import StationPDE as StationPDE
 
 __version__ = "0.1.0"
 
@@ -21,11 +18,18 @@ if getattr(fields, "PROJECT", None) != "StationPDE":
         "`pip install --force-reinstall --no-deps stationpde`"
     )
 
+from fields._moved import keep_old_paths
 
-def __getattr__(name: str) -> Any:
-    """`StationPDE`, imported when it is first asked for: the model needs torch, ``stationpde --help`` does not."""
-    if name == "StationPDE":
-        from stationpde.api import StationPDE
+keep_old_paths({
+    "stationpde.evaluation.statistics": "stationpde.evaluation.error_sums",
+    "stationpde.export": "stationpde.forecasting.export",
+    "stationpde.loading": "stationpde.runs.loading",
+    "stationpde.plots.redistribution": "stationpde.plots.transport",
+    "stationpde.report.moment": "stationpde.forecasting.moment",
+    "stationpde.report.relief": "stationpde.plots.relief",
+    "stationpde.training.dry_run": "stationpde.training.estimate",
+    "stationpde.training.learner": "stationpde.model.learner",
+})
 
-        return StationPDE
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+# The model needs torch, ``stationpde --help`` does not: `StationPDE` is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The model as a notebook user meets it: load a run, give it observations, get a dataset.
+"""The model for notebooks: load a run, give it observations, get a dataset.
 
 >>> from stationpde import StationPDE
 >>> StationPDE.load("run").forecast("observations.zarr")["t"].sel(station="71799")
@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,16 @@ import torch
 import xarray as xr
 
 from fields.ingest import IngestOptions
-from fields.readers.clock import parse_step, to_datetime64
-from fields.series import Stations
+from fields.times import parse_span, to_datetime64
 from fields.variables import STATE_VARIABLES, cf_attributes
+from fields.windows import Stations
 from stationpde import forecasting
 from stationpde.config import Config
-from stationpde.forecast_output import write_forecast
-from stationpde.loading import LoadedRun, load_run
-from stationpde.observations import Observations, read_window
-from stationpde.state import STATE, clipped, to_observed
+from stationpde.data import Observations, read_window
+from stationpde.forecasting import write_forecast
+from stationpde.model import Coefficient, coefficients_of
+from stationpde.physics import STATE, clipped, to_observed
+from stationpde.runs import LoadedRun, load_run
 
 __all__ = ["Coefficient", "StationPDE"]
 
@@ -32,17 +32,6 @@ _DERIVED = {
     "theta": {"units": "K", "standard_name": "air_potential_temperature", "long_name": "Potential temperature"},
     "q": {"units": "1", "standard_name": "specific_humidity", "long_name": "Specific humidity"},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Coefficient:
-    """A learned number of the equations with its unit; factors have the unit 1."""
-
-    value: float
-    unit: str
-
-    def __str__(self) -> str:
-        return f"{self.value:.4g} {self.unit}" if self.unit != "1" else f"{self.value:.4g}"
 
 
 class StationPDE:
@@ -59,8 +48,10 @@ class StationPDE:
 
         Parameters
         ----------
-        checkpoint : ``best``, ``last`` or ``step-N``
-        backend : of the equations, in place of the configured one; ``torch`` runs everywhere
+        runs : run directories
+        checkpoint : weights to use: ``best``, ``last`` or ``step-N``
+        backend : backend of the equations in place of the configured one; ``torch`` runs everywhere
+        device : torch device on which the model computes
         """
         return cls(*(load_run(run, checkpoint, backend=backend, device=device) for run in runs))
 
@@ -94,32 +85,32 @@ class StationPDE:
         max_age: str | int | None = None,
         options: IngestOptions | None = None,
     ) -> xr.Dataset:
-        """Forecast at stations.
+        """Compute the forecast at stations.
 
         Parameters
         ----------
         observations : a store, table or CF file, or a dataset with ``time`` and ``station``
         at : issue time (UTC), or ``latest``
-        stations : further stations: a CSV, a data frame or a dataset with lat, lon, alt and name
-        horizon : steps; as trained by default
-        max_age : how old the latest observations may be, ``"3h"`` or seconds
-        options : how a table is read
+        stations : further places to forecast: a CSV, a data frame or a dataset with lat, lon, alt and name
+        horizon : number of steps ahead; that of training by default
+        max_age : greatest age of the latest observations, ``"3h"`` or seconds; older ones raise `StaleDataError`
+        options : options for reading a table
 
         Returns
         -------
         ``u, v`` [m/s], ``p`` [Pa], ``t`` [K], ``rh`` [1] over valid time and station, with flags ``known``, ``inside``
         and ``present``, the coordinate ``lead`` [h], and the physics audit in ``attrs``
         """
-        age = parse_step(max_age) if isinstance(max_age, str) else max_age
+        age = parse_span(max_age) if isinstance(max_age, str) else max_age
         return forecasting.forecast(
-            self._runs, observations, forecasting.Asked(at, stations, horizon, age, options=options)
+            self._runs, observations, forecasting.ForecastRequest(at, stations, horizon, age, options=options)
         )
 
     def field(
         self, observations: Observations, at: Any = "latest", *, horizon: int | None = None,
         options: IngestOptions | None = None,
     ) -> xr.Dataset:  # fmt: skip
-        """The forecast on the model's grid (of the first run), in agreement with that of the stations.
+        """Compute the forecast on the grid of the first run's model, in agreement with that at the stations.
 
         Returns
         -------
@@ -127,27 +118,27 @@ class StationPDE:
         branch for each channel where the model has a router
         """
         run = self._runs[:1]
-        asked = forecasting.Asked(at, horizon=horizon)
-        window = read_window(observations, forecasting.request_for(run, asked), options)
+        request = forecasting.ForecastRequest(at, horizon=horizon)
+        window = read_window(observations, forecasting.request_for(run, request), options)
         model = run[0].model
-        model = model.at(forecasting.joined_stations(model.statistics.stations, window.stations))
-        made, _ = forecasting.run_model(model, window, horizon)
+        model = model.at(forecasting.merge_stations(model.statistics.stations, window.stations))
+        output, _ = forecasting.run_model(model, window, horizon)
         with torch.inference_mode():
-            maps = model.maps(made, torch.tensor([window.issue_time], device=made.state.device))
+            maps = model.maps(output, torch.tensor([window.issue_time], device=output.state.device))
         grid, leads = model.region.grid, maps.shape[1]
         step = self.config.data.step_seconds
         seconds = step * np.arange(1, leads + 1, dtype=np.int64)
         with torch.inference_mode():
             cells = maps[0].movedim(1, -1)
-            shown = clipped(to_observed(cells, self.config.model.saturation)).cpu().numpy()
+            shown = clipped(to_observed(cells)).cpu().numpy()
         dims = ("time", "lat", "lon")
-        found: dict[str, Any] = {n: (dims, shown[..., c], cf_attributes(n)) for c, n in enumerate(STATE_VARIABLES)}
+        variables: dict[str, Any] = {n: (dims, shown[..., c], cf_attributes(n)) for c, n in enumerate(STATE_VARIABLES)}
         for name, about in _DERIVED.items():
-            found[name] = (dims, cells[..., STATE.index(name)].cpu().numpy(), about)
-        if made.router is not None:
-            found["data_weight"] = (
+            variables[name] = (dims, cells[..., STATE.index(name)].cpu().numpy(), about)
+        if output.router is not None:
+            variables["data_weight"] = (
                 ("time", "channel", "lat", "lon"),
-                made.router[0].cpu().numpy(),
+                output.router[0].cpu().numpy(),
                 {"units": "1", "long_name": "Weight of the data-driven branch"},
             )
         coords = {
@@ -156,19 +147,13 @@ class StationPDE:
             "lat": ("lat", grid.lat, cf_attributes("lat")),
             "lon": ("lon", grid.lon, cf_attributes("lon")),
             "alt": (("lat", "lon"), model.region.altitude, cf_attributes("alt")),
-            **({"channel": ("channel", list(STATE))} if made.router is not None else {}),
+            **({"channel": ("channel", list(STATE))} if output.router is not None else {}),
         }
-        return xr.Dataset(found, coords, {"Conventions": "CF-1.11", "runs": run[0].path.name})
+        return xr.Dataset(variables, coords, {"Conventions": "CF-1.11", "runs": run[0].path.name})
 
     def physics(self) -> Mapping[str, Coefficient]:
-        """Learned coefficients of the equations with their units, and the update factors."""
-        found: dict[str, Coefficient] = {}
-        for name, value in self._runs[0].model.physics().items():
-            if hasattr(value, "units"):
-                found[name] = Coefficient(float(value.magnitude), f"{value.units:~P}" or "1")
-            else:
-                found[name] = Coefficient(float(value), "1")
-        return found
+        """Return the learned coefficients of the equations with their units, and the update factors."""
+        return coefficients_of(self._runs[0].model)
 
     @staticmethod
     def write(forecast: xr.Dataset, path: str | Path, *, force: bool = False) -> Path:

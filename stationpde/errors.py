@@ -1,28 +1,33 @@
-"""Typed errors of the model, its training and its artefacts: what, where, and what to type.
+"""Typed errors of the model, its training and its artefacts: what is wrong, where, and what to type.
 
-Each has a stable ``code``, an ``exit_code`` for command lines and, where one is known, ``do``. What concerns
-observations is raised by ``fields`` (see `fields.errors`), whose errors have the same shape.
+All errors of ``fields`` and ``stationpde`` are one family with `fields.errors.FieldsError` as its base: each
+has a stable ``code``, an ``exit_code`` for command lines and, where one is known, ``do``. `UsageError`,
+`ResourceError` and `LockedError` are those of `fields.errors`; code of ``stationpde`` passes a ``code`` of its own.
 """
 
 from __future__ import annotations
 
-from fields.errors import printable
+import warnings
+
+from fields.errors import DataError, FieldsError, LockedError, ResourceError, UsageError, printable
 
 __all__ = [
     "ConfigError",
     "CorruptArtefactError",
-    "DivergedError",
+    "FieldsError",
     "Interrupted",
     "LockedError",
     "ResourceError",
     "StaleDataError",
     "StationPDEError",
+    "TrainingDivergedError",
     "UsageError",
+    "can_be_waited_out",
 ]
 
 
-class StationPDEError(Exception):
-    """Base of every error that ``stationpde`` raises on purpose."""
+class StationPDEError(FieldsError):
+    """Base of the errors that only ``stationpde`` raises; `FieldsError` is the base of all."""
 
     code = "SPDE-T000"
     exit_code = 1
@@ -30,34 +35,13 @@ class StationPDEError(Exception):
     def __init__(
         self, message: str, *, code: str | None = None, where: str | None = None, do: str | None = None
     ) -> None:
-        super().__init__(message)
-        # The breaks between lines are ours; what stands on a line may come from a file.
+        super().__init__(message, code=code, where=where, do=do)
+        # Line breaks are written by this package; the text of a line may come from a file.
         self.message = "\n".join(printable(line) for line in message.splitlines())
-        self.where = printable(where) if where else None
-        self.do = printable(do) if do else None
-        self.code = code or type(self).code
-
-    def __str__(self) -> str:
-        return "; ".join(part for part in (self.message, self.where, self.do) if part)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Errors cross process borders (data-loader workers); keyword arguments would be lost.
-        return _revive, (type(self), self.message, self.code, self.where, self.do)
-
-
-def _revive(kind: type[StationPDEError], message: str, code: str, where: str | None, do: str | None) -> StationPDEError:
-    return kind(message, code=code, where=where, do=do)
-
-
-class UsageError(StationPDEError):
-    """The call cannot be carried out as asked."""
-
-    code = "SPDE-T001"
-    exit_code = 2
 
 
 class ConfigError(StationPDEError):
-    """A configuration that is unknown, impossible, or other than the run's own."""
+    """A configuration that is unknown, impossible, or different from that of the run."""
 
     code = "SPDE-C001"
     exit_code = 4
@@ -70,29 +54,15 @@ class CorruptArtefactError(StationPDEError):
     exit_code = 5
 
 
-class DivergedError(StationPDEError):
-    """Training left the finite numbers and could not be brought back."""
+class TrainingDivergedError(StationPDEError):
+    """Training or a forecast left the finite numbers and could not be brought back."""
 
     code = "SPDE-T060"
     exit_code = 6
 
 
-class ResourceError(StationPDEError):
-    """The machine cannot do it: no room, no right to write, no memory, a helper process that died."""
-
-    code = "SPDE-T070"
-    exit_code = 7
-
-
-class LockedError(StationPDEError):
-    """Another process is writing the same run."""
-
-    code = "SPDE-T080"
-    exit_code = 8
-
-
 class StaleDataError(StationPDEError):
-    """The latest observations are older than was allowed: nothing is wrong that waiting does not mend.
+    """The latest observations are older than was allowed; the command succeeds once later ones arrive.
 
     ``exit_code`` is 75, "try again later", so that a scheduler can tell late data from bad data.
     """
@@ -101,8 +71,8 @@ class StaleDataError(StationPDEError):
     exit_code = 75
 
 
-class Interrupted(StationPDEError):  # noqa: N818 - not a fault: the run was asked to stop and can go on
-    """The run was told to stop, saved a checkpoint and goes on when the same command is typed again.
+class Interrupted(StationPDEError):  # noqa: N818 - not a fault: the run was told to stop and can be resumed
+    """The run was told to stop and saved a checkpoint; the same command resumes it.
 
     ``exit_code`` is 75, or 130 after Ctrl-C.
     """
@@ -112,7 +82,23 @@ class Interrupted(StationPDEError):  # noqa: N818 - not a fault: the run was ask
 
     @classmethod
     def by_user(cls, message: str, *, where: str | None = None, do: str | None = None) -> Interrupted:
-        """The same after Ctrl-C."""
-        made = cls(message, code="SPDE-X004", where=where, do=do)
-        made.exit_code = 130
-        return made
+        """Build the error for Ctrl-C: exit code 130."""
+        interrupted = cls(message, code="SPDE-X004", where=where, do=do)
+        interrupted.exit_code = 130
+        return interrupted
+
+
+def can_be_waited_out(problem: FieldsError) -> bool:
+    """Tell whether later observations can mend an error: late data, or a problem of the data.
+
+    The latter are `DataError`, whatever its code (a record that is still too short is ``SPDE-T091``), and all errors
+    of reading observations (codes ``SPDE-D…``).
+    """
+    return isinstance(problem, StaleDataError | DataError) or problem.code.startswith("SPDE-D")
+
+
+def __getattr__(name: str) -> type[StationPDEError]:
+    if name == "DivergedError":
+        warnings.warn("stationpde.errors.DivergedError is now TrainingDivergedError", DeprecationWarning, stacklevel=2)
+        return TrainingDivergedError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,10 +10,10 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pictures
 import torch
 
 import pde_ops as po
+import pictures
 from pde_ops import Field, Positive
 from pde_ops.integrators import Integrator
 from pde_ops.ops import advection_upwind3, laplacian, quadratic_drag

@@ -8,10 +8,10 @@ cross, so that it goes round the mountains and through the straits. The relief i
 from pathlib import Path
 
 import numpy as np
-import pictures
 import torch
 
 import pde_ops as po
+import pictures
 from pde_ops import Field, Positive, Static
 from pde_ops.ops import advection_flux, diffusion, friction
 

@@ -8,15 +8,13 @@ import os
 from pathlib import Path
 
 import pictures
-
 from stationpde import fields
 from stationpde.config import Config
 from stationpde.data import load_series
-from stationpde.loading import load_run
-from stationpde.plots.maps import draw_forecast_map
-from stationpde.report.moment import Moment, issue_step, moment_of
-from stationpde.report.relief import Relief
-from stationpde.training.session import train
+from stationpde.forecasting import Moment, issue_step, moment_of
+from stationpde.plots import Relief, draw_forecast_map
+from stationpde.runs import load_run
+from stationpde.training import train
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared")) / "data"

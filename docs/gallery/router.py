@@ -7,12 +7,11 @@ branch, and mixes them cell by cell. Here are its weights: on the map, and as me
 from pathlib import Path
 
 import numpy as np
+
 import pictures
 import relief
-
 from stationpde import StationPDE
-from stationpde.plots.maps import Frame, draw_frame
-from stationpde.plots.style import CHANNELS, COLOURS, sheet
+from stationpde.plots import CHANNELS, COLOURS, Frame, draw_frame, sheet
 
 SHOWN = ("u", "theta")
 

@@ -8,10 +8,10 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pictures
 import torch
 
 import pde_ops as po
+import pictures
 from pde_ops import Field, Positive, Static
 from pde_ops.ops import coriolis, divergence, gradient_x, gradient_y
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pictures
 
+import pictures
 from stationpde import fields
 
 ROOT = Path(__file__).parents[2]

@@ -1,11 +1,6 @@
-"""Readers: raw station files of many makes as one kind of source."""
+"""Readers: raw station files of many makes as one kind of source. `registry` lists them; one file a format."""
 
-from .registry import GROUP as GROUP
-from .registry import Reader as Reader
-from .registry import detect as detect
-from .registry import names as names
-from .registry import reader as reader
-from .source import Network as Network
-from .source import ReadOptions as ReadOptions
-from .source import Source as Source
-from .source import Workspace as Workspace
+import lazy_loader
+
+# `__init__.pyi` lists what other rooms may use; each name is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

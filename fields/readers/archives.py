@@ -1,4 +1,4 @@
-"""Files, folders and archives as one sequence of streams; nothing is ever unpacked to disk.
+"""Read files, folders and archives as one sequence of streams; nothing is ever unpacked to disk.
 
 ``x.tar.gz`` → ``x.tar`` → ``x.csv`` is read through all its layers as one stream in constant memory. Names are
 checked, links and devices are refused, and a stream that swells more than 200:1 is cut off.
@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import DataError, UsageError, printable
-from .safety import (
+from fields.errors import DataError, UsageError, printable
+from fields.readers.safety import (
     MAX_MEMBERS,
     MAX_RATIO,
     check_names,
@@ -46,7 +46,7 @@ _PACKED = (".gz", ".tar", ".tgz", ".zip")
 
 @dataclass(slots=True)
 class Member:
-    """One file inside a source: ``stream`` is good until the next member is asked for.
+    """One file inside a source; ``stream`` can be read until the next member is requested.
 
     ``head`` holds the first bytes, which the stream gives again. ``path`` is set for a plain file on disk, which
     alone can be read from the middle. ``size`` is in bytes, 0 where unknown; ``before`` is the size of the
@@ -63,12 +63,12 @@ class Member:
 
     @property
     def kind(self) -> str:
-        """What the first bytes say."""
+        """Kind of file by its first bytes (`kind_of_bytes`)."""
         return kind_of_bytes(self.head)
 
 
 class _Peeked(io.RawIOBase):
-    """A stream whose first bytes were looked at."""
+    """Stream whose first bytes were read ahead and are given again."""
 
     def __init__(self, head: bytes, rest: IO[bytes]) -> None:
         self._head = head
@@ -79,16 +79,16 @@ class _Peeked(io.RawIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or size < 0:
-            made, self._head = self._head + self._rest.read(), b""
-            return made
+            content, self._head = self._head + self._rest.read(), b""
+            return content
         if self._head:
-            made, self._head = self._head[:size], self._head[size:]
-            return made if len(made) == size else made + self._rest.read(size - len(made))
+            ahead, self._head = self._head[:size], self._head[size:]
+            return ahead if len(ahead) == size else ahead + self._rest.read(size - len(ahead))
         return self._rest.read(size)
 
 
 class _Counted(io.RawIOBase):
-    """Counts what is read from a file."""
+    """Stream that counts the bytes read from it."""
 
     def __init__(self, inner: IO[bytes]) -> None:
         self._inner = inner
@@ -98,34 +98,34 @@ class _Counted(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        made = self._inner.read(-1 if size is None else size)
-        self.count += len(made)
-        return made
+        content = self._inner.read(-1 if size is None else size)
+        self.count += len(content)
+        return content
 
 
 class _Inflating(io.RawIOBase):
-    """A gzip stream that is cut off when it swells beyond reason."""
+    """Gzip stream that is refused when it inflates more than `MAX_RATIO`."""
 
     def __init__(self, packed: IO[bytes], label: str) -> None:
         self._packed = _Counted(packed)
         self._plain = gzip.GzipFile(fileobj=self._packed, mode="rb")
         self._label = label
-        self._made = 0
+        self._inflated = 0
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int | None = -1) -> bytes:
         with _damage(self._label):
-            made: bytes = self._plain.read(-1 if size is None else size)
-        self._made += len(made)
-        if self._made > _GUARD_FROM and self._made > MAX_RATIO * self._packed.count:
-            check_ratio(self._made, self._packed.count, self._label)
-        return made
+            content: bytes = self._plain.read(-1 if size is None else size)
+        self._inflated += len(content)
+        if self._inflated > _GUARD_FROM and self._inflated > MAX_RATIO * self._packed.count:
+            check_ratio(self._inflated, self._packed.count, self._label)
+        return content
 
 
-class _CarefulTarInfo(tarfile.TarInfo):
-    """Refuses extended headers that would be read whole into memory."""
+class _LimitedTarInfo(tarfile.TarInfo):
+    """Tar header that refuses extended headers large enough to fill memory."""
 
     _EXTENDED = (
         tarfile.XHDTYPE,
@@ -143,7 +143,7 @@ class _CarefulTarInfo(tarfile.TarInfo):
 
 @contextmanager
 def _damage(label: str) -> Iterator[None]:
-    """Name the archive that a library stumbles over."""
+    """Turn what a library raises on a damaged archive into an error that names it."""
     try:
         yield
     except (
@@ -162,31 +162,31 @@ def _damage(label: str) -> Iterator[None]:
 
 
 def tables_in(folder: Path) -> list[Path]:
-    """The tables and archives in a folder, sorted by name."""
+    """List the tables and archives in a folder, sorted by name."""
     endings = (*_TABLES, *_PACKED)
     return [p for p in sorted(folder.iterdir()) if p.is_file() and p.name.lower().endswith(endings)]
 
 
 def files_below(path: Path) -> list[Path]:
-    """The files that a source consists of: itself, or the tables and archives in a folder."""
+    """List the files that a source consists of: itself, or the tables and archives in a folder."""
     if not path.is_dir():
         return [path]
-    found = tables_in(path)
-    if not found:
+    tables = tables_in(path)
+    if not tables:
         endings = (*_TABLES, *_PACKED)
         raise UsageError(
             f"{printable(path)} holds no file that ends in {', '.join(endings)}", code="SPDE-D100", where=str(path)
         )
-    return found
+    return tables
 
 
 def size_of(path: Path) -> int:
-    """Bytes on disk of all files of a source."""
+    """Add up the bytes on disk of all files of a source."""
     return sum(p.stat().st_size for p in files_below(path))
 
 
 def members(path: Path, max_bytes: int) -> Iterator[Member]:
-    """Every file of a source, through all layers of archives; a folder's files in the order of their names."""
+    """Open every file of a source, through all layers of archives; a folder's files in the order of their names."""
     before = 0
     for file in files_below(path):
         with open_binary(file) as stream:
@@ -223,12 +223,13 @@ def _inside(
 
 
 def _as_binary(stream: Any) -> IO[bytes]:
-    made: IO[bytes] = stream
-    return made
+    """Declare a raw stream as the binary file that it behaves like."""
+    binary: IO[bytes] = stream
+    return binary
 
 
 def _check_gzip_trailer(stream: IO[bytes], size: int, label: str) -> None:
-    """The last four bytes give the inflated size (modulo 4 GiB): enough to refuse most traps unopened."""
+    """Check the inflated size in the last four bytes (modulo 4 GiB), which refuses most traps unopened."""
     if size < 18:
         raise DataError(f"{label} is a damaged archive: it ends inside its header", code="SPDE-D103")
     stream.seek(-4, os.SEEK_END)
@@ -239,7 +240,7 @@ def _check_gzip_trailer(stream: IO[bytes], size: int, label: str) -> None:
 
 def _in_tar(stream: IO[bytes], label: str, max_bytes: int, depth: int) -> Iterator[Member]:
     with _damage(label):
-        archive = tarfile.TarFile.open(fileobj=stream, mode="r|", tarinfo=_CarefulTarInfo)
+        archive = tarfile.TarFile.open(fileobj=stream, mode="r|", tarinfo=_LimitedTarInfo)
     names: set[str] = set()
     while True:
         with _damage(label):
@@ -260,11 +261,11 @@ def _in_tar(stream: IO[bytes], label: str, max_bytes: int, depth: int) -> Iterat
         with _damage(label):
             inner = archive.extractfile(info)
         if inner is not None and not Path(info.name).name.startswith("."):
-            yield from _inside(_Careful(inner, name), name, info.size, None, max_bytes, depth + 1)  # type: ignore[arg-type]
+            yield from _inside(_MemberStream(inner, name), name, info.size, None, max_bytes, depth + 1)  # type: ignore[arg-type]
 
 
-class _Careful(io.RawIOBase):
-    """A stream inside an archive: whatever the library raises on damage names the member."""
+class _MemberStream(io.RawIOBase):
+    """Stream inside an archive; whatever the library raises on damage names the member."""
 
     def __init__(self, inner: IO[bytes], label: str) -> None:
         self._inner = inner
@@ -288,4 +289,4 @@ def _in_zip(stream: IO[bytes], label: str, max_bytes: int, depth: int) -> Iterat
         name = f"{label} › {printable(base)}"
         with _damage(label):
             inner = archive.open(info)
-        yield from _inside(_Careful(inner, name), name, info.file_size, None, max_bytes, depth + 1)  # type: ignore[arg-type]
+        yield from _inside(_MemberStream(inner, name), name, info.file_size, None, max_bytes, depth + 1)  # type: ignore[arg-type]

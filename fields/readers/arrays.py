@@ -1,4 +1,4 @@
-"""Arrays in an npz archive: ``obs[time, station, variable]`` with the names, times and stations beside it."""
+"""Read arrays in an npz archive: ``obs[time, station, variable]`` with the names, times and stations beside it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, locate, printable
-from ..variables import VARIABLES
-from .clock import Zone, parse_instant
-from .registry import Reader
-from .rows import RowSource, with_unique_stations
-from .safety import check_zip, open_binary, shown, stream_npy_member
-from .source import Network, ReadOptions, Source, Thinned, Workspace
+from fields.errors import DataError, locate, printable
+from fields.readers.registry import Reader
+from fields.readers.rows import RowSource, with_unique_stations
+from fields.readers.safety import check_zip, open_binary, shown, stream_npy_member
+from fields.readers.source import EveryNthStep, Network, ReadOptions, Source, Workspace
+from fields.times import Zone, parse_time
+from fields.variables import VARIABLES, PressureKind
 
 __all__ = ["READER"]
 
@@ -28,7 +28,7 @@ _MOST_STATIONS = 1_000_000
 
 
 class ArraySource(RowSource):
-    """An array whose first axis is time, in any order."""
+    """Array whose first axis is time, in any order."""
 
     def __init__(self, path: Path, options: ReadOptions, work: Workspace) -> None:
         self.reader, self.label, self.about = "arrays", shown(path), "npz archive of observations"
@@ -52,9 +52,9 @@ class ArraySource(RowSource):
                 f"{self.label} › obs has shape {observed.shape}, its times, stations and variables are {lengths}",
                 code="SPDE-D144",
             )
-        renamed = {"p": "psl"} if options.pressure == "sea-level" else {}
-        known = [renamed.get(name, name) for name in names]
-        self._places = {name: i for i, name in enumerate(known) if name in VARIABLES}
+        renamed = {"p": "psl"} if options.pressure_kind == PressureKind.SEA_LEVEL else {}
+        labels = [renamed.get(name, name) for name in names]
+        self._places = {name: i for i, name in enumerate(labels) if name in VARIABLES}
         if not self._places:
             raise DataError(f"{self.label} › variables: none of {', '.join(map(printable, names))} is known",
                             code="SPDE-D144")  # fmt: skip
@@ -63,13 +63,13 @@ class ArraySource(RowSource):
         places = {name: options.units.get(name, "m" if name == "alt" else "degrees") for name in ("lat", "lon", "alt")}
         super().__init__(seconds, network, {**units, **places}, options, work)
         self.zone = zone.name
-        self.pressure_kind = "sea_level" if renamed else "station"
-        left = [name for name in known if name not in VARIABLES]
+        self.pressure_kind = PressureKind.SEA_LEVEL if renamed else PressureKind.STATION
+        left = [name for name in labels if name not in VARIABLES]
         if left:
             self.report.notice("SPDE-D145", f"left out: {', '.join(map(printable, left))}", where=self.label)
 
     def rows(self, index: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        """Variables of some rows."""
+        """Read the variables ``[row, station]`` of the rows at these positions."""
         lump = self._observed[index] if index.size else self._observed[:0]
         return {name: np.asarray(lump[:, :, i], np.float32) for name, i in self._places.items()}
 
@@ -113,7 +113,7 @@ def _network(parts: dict[str, np.ndarray[Any, Any]], label: str) -> Network:
 
 
 def _times(raw: np.ndarray[Any, Any], label: str) -> np.ndarray[Any, Any]:
-    """Seconds on the file's clock."""
+    """Convert times of any type to seconds on the file's clock."""
     if raw.ndim != 1:
         raise DataError(f"{label} › time has shape {raw.shape}, expected one dimension", code="SPDE-D144")
     if raw.dtype.kind == "M":
@@ -127,7 +127,7 @@ def _times(raw: np.ndarray[Any, Any], label: str) -> np.ndarray[Any, Any]:
         return raw.astype("datetime64[s]").astype(np.int64)
     if raw.dtype.kind in "US":
         texts = np.char.decode(raw, "latin-1") if raw.dtype.kind == "S" else raw
-        return np.asarray([parse_instant(str(text)) for text in texts], np.int64)
+        return np.asarray([parse_time(str(text)) for text in texts], np.int64)
     if raw.dtype.kind in "iu" or raw.dtype == np.float64:
         if raw.dtype.kind == "f" and not np.all(np.isfinite(raw)):
             raise DataError(f"{label} › time has entries that are not finite", code="SPDE-D010")
@@ -143,9 +143,9 @@ def _times(raw: np.ndarray[Any, Any], label: str) -> np.ndarray[Any, Any]:
 
 
 def open_arrays(path: Path, options: ReadOptions, work: Workspace) -> Source:
-    """The reader's way in."""
+    """Open arrays in an npz archive as a source."""
     source = with_unique_stations(ArraySource(path, options, work), options, work)
-    return Thinned(source, options.every) if options.every > 1 else source
+    return EveryNthStep(source, options.every) if options.every > 1 else source
 
 
 def _recognises(path: Path) -> int:

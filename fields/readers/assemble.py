@@ -1,4 +1,4 @@
-"""Rows to a block of a regular array: nearest in time, duplicates merged, conflicts refused or settled as asked."""
+"""Put rows into a block of a regular array: nearest in time, duplicates merged, conflicts refused or settled."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from ..derive import wind_components, wind_speed_direction
-from ..errors import DataError, locate
-from .clock import Axis, shown_time
-from .spool import Records
+from fields.derive import wind_components, wind_speed_direction
+from fields.errors import DataError, locate
+from fields.readers.axis import Axis
+from fields.readers.spool import Records
+from fields.times import format_time
 
-__all__ = ["Assembled", "assemble"]
+__all__ = ["AssembledBlock", "assemble", "conflict_error"]
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
-    """A block: ``values[variable, time, station]``, and how many rows were off the axis, double, or in conflict."""
+class AssembledBlock:
+    """Block of a regular array: ``values[variable, time, station]``, and what became of its rows.
+
+    ``off_axis``, ``doubles`` and ``conflicts`` count rows beside the axis, rows of an instant that has another one, and
+    instants whose rows contradict each other; ``conflict`` names the place of the first of them. ``slot_doubles``
+    counts for every step the rows that share a station with another.
+    """
 
     values: Array
     off_axis: int
@@ -33,7 +39,7 @@ class Assembled:
 def assemble(
     records: Records, axis: Axis, start: int, stop: int, stations: Sequence[str], names: Sequence[str],
     on_duplicate: str | None,
-) -> Assembled:  # fmt: skip
+) -> AssembledBlock:  # fmt: skip
     """Put rows on the steps ``start`` to ``stop`` of an axis.
 
     A value is taken from the row nearest in time, no further than the axis's tolerance; where that row lacks a
@@ -54,14 +60,14 @@ def assemble(
     flat = grid.reshape(len(names), -1)
     if hits.max(initial=0) <= 1:
         flat[:, cell] = records.values
-        return Assembled(grid, off_axis, 0, 0)
+        return AssembledBlock(grid, off_axis, 0, 0)
     crowded = hits[cell] > 1
     alone = ~crowded
     flat[:, cell[alone]] = records.values[:, alone]
     rest = Records(records.time[crowded], records.station[crowded], records.values[:, crowded])
-    found = _settle(flat, rest, cell[crowded], distance[crowded], names, on_duplicate, stations)
+    doubles, conflicts, conflict = _settle(flat, rest, cell[crowded], distance[crowded], names, on_duplicate, stations)
     per_slot = np.bincount((slot - start)[crowded], minlength=steps)
-    return Assembled(grid, off_axis, found[0], found[1], found[2], per_slot)
+    return AssembledBlock(grid, off_axis, doubles, conflicts, conflict, per_slot)
 
 
 def _settle(
@@ -80,43 +86,44 @@ def _settle(
     merged, clash = _merge(values, group, first, names, on_duplicate)
     if clash.any() and on_duplicate is None:
         row = int(first[np.flatnonzero(clash)[0]])
-        where = f"station {stations[int(station[row])]} at {shown_time(int(time[row]))}"
+        where = f"station {stations[int(station[row])]} at {format_time(int(time[row]))}"
         return doubles, int(clash.sum()), where
     # From far to near, so that the nearest row that has the variable is written last; of two, the earlier.
     far_first = np.lexsort((-time[first], -distance[first]))
     target = cell[first][far_first]
-    for kept, filled in zip(flat, merged[:, far_first]):
-        known = ~np.isnan(filled)
-        kept[target[known]] = filled[known]
+    for column, candidates in zip(flat, merged[:, far_first]):
+        present = ~np.isnan(candidates)
+        column[target[present]] = candidates[present]
     return doubles, int(clash.sum()), ""
 
 
 def _merge(
     values: Array, group: Array, first: Array, names: Sequence[str], on_duplicate: str | None
 ) -> tuple[Array, Array]:
-    """One value for each group of rows of the same instant, and which groups contradict themselves."""
+    """Merge each group of rows of the same instant into one value, and mark groups that contradict themselves."""
     merged = np.full((len(names), first.size), np.nan, np.float32)
     clash = np.zeros(first.size, bool)
-    for kept, column in zip(merged, values):
-        known = np.flatnonzero(~np.isnan(column))
-        # The first known value of each group: written backwards, the first is written last.
-        kept[group[known][::-1]] = column[known][::-1]
-        clash[group[known][column[known] != kept[group[known]]]] = True
+    for first_values, column in zip(merged, values):
+        present = np.flatnonzero(~np.isnan(column))
+        # The first value of each group: written backwards, the first is written last.
+        first_values[group[present][::-1]] = column[present][::-1]
+        clash[group[present][column[present] != first_values[group[present]]]] = True
     if on_duplicate == "mean" and clash.any():
         _average(merged, values, group, names, clash)
     return merged, clash
 
 
 def _average(merged: Array, values: Array, group: Array, names: Sequence[str], clash: Array) -> None:
+    """Replace the values of groups that contradict themselves by their means."""
     columns = {name: values[i].astype(np.float64) for i, name in enumerate(names)}
     if "dd" in columns and "ff" in columns:
         # 350° and 10° make north, not south: directions are averaged as vectors.
         columns["dd"], columns["ff"] = wind_components(columns["ff"], columns["dd"])
     means = {}
     for name, column in columns.items():
-        known = ~np.isnan(column)
-        total = np.bincount(group[known], weights=column[known], minlength=clash.size)
-        number = np.bincount(group[known], minlength=clash.size)
+        present = ~np.isnan(column)
+        total = np.bincount(group[present], weights=column[present], minlength=clash.size)
+        number = np.bincount(group[present], minlength=clash.size)
         means[name] = np.where(number > 0, total / np.maximum(number, 1), np.nan)
     if "dd" in means and "ff" in means:
         means["ff"], means["dd"] = wind_speed_direction(means["dd"], means["ff"])
@@ -124,10 +131,10 @@ def _average(merged: Array, values: Array, group: Array, names: Sequence[str], c
         merged[i, clash] = means[name][clash]
 
 
-def conflict_error(found: Assembled, label: str, command: str) -> DataError:
-    """The error for rows that contradict each other."""
+def conflict_error(block: AssembledBlock, label: str, command: str) -> DataError:
+    """Build the error for rows that contradict each other."""
     return DataError(
-        f"{found.conflicts:,} stations and times are there twice and contradict themselves (first: {found.conflict})",
+        f"{block.conflicts:,} stations and times are there twice and contradict themselves (first: {block.conflict})",
         code="SPDE-D034",
         where=locate(label),
         do=f"{command} (or mean)",

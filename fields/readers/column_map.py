@@ -1,7 +1,7 @@
-"""Column maps: what the columns of somebody's table mean, written as TOML.
+"""Load column maps: what the columns of a table mean, written as TOML.
 
-A map says how the text is written (separator, decimal mark, encoding, missing codes), where times and stations are
-found, and for each variable its column and unit. ``maps/inmet.toml`` and ``maps/tidy.toml`` are examples that ship.
+A map says how the text is written (separator, decimal mark, encoding, missing codes), where times and stations
+stand, and for each variable its column and unit. ``maps/inmet.toml`` and ``maps/tidy.toml`` are examples that ship.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import FieldsError, UsageError, printable
-from ..units_gate import conversion
-from ..variables import VARIABLES
-from .clock import Zone, parse_step
-from .safety import open_binary, shown
+from fields.errors import FieldsError, UsageError, printable
+from fields.readers.safety import open_binary, shown
+from fields.times import Zone, parse_span
+from fields.units import conversion
+from fields.variables import VARIABLES, PressureKind
 
-__all__ = ["Column", "ColumnMap", "MapError", "Stations", "TextForm", "TimeForm", "load_map", "shipped_map"]
+__all__ = ["Column", "ColumnMap", "MapError", "StationColumns", "TextForm", "TimeForm", "load_map", "shipped_map"]
 
 _LARGEST = 256 << 10
 _DEEPEST = 16
@@ -37,7 +37,7 @@ class MapError(FieldsError):
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How a table is written down; ``auto`` is found out from its first lines and said."""
+    """How a table is written; ``auto`` is detected in its first lines and reported."""
 
     separator: str = "auto"
     decimal: str = "auto"
@@ -59,8 +59,8 @@ class TimeForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Stations:
-    """Where a station's id, position and name are found.
+class StationColumns:
+    """Columns, lines or files that give a station's id, position and name.
 
     ``source`` is ``columns`` (of every row), ``header`` (lines before the column names, ``key<separator>value``),
     ``file`` (a table of stations; ``key`` is the column of the data that holds the id) or ``name`` (the id is the
@@ -81,7 +81,7 @@ class Stations:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A variable's column: its possible names, its unit, its own missing codes.
+    """Column of a variable: its possible names, its unit, its codes for missing.
 
     ``split`` and ``part`` take one piece of a compound value such as ``+0123,1``; ``scale`` is a factor that the
     format documents (tenths of a degree). Both are declared here, so nothing is scaled silently.
@@ -97,68 +97,68 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """A whole map."""
+    """Complete description of a table: text form, times, stations, variables."""
 
     title: str
     text: TextForm
     time: TimeForm
-    stations: Stations
+    stations: StationColumns
     variables: Mapping[str, Column]
-    pressure_kind: str = "station"
+    pressure_kind: PressureKind = PressureKind.STATION
     label: str = "map"
 
     def missing_from(self, columns: list[str]) -> list[str]:
-        """Names that the map asks for and a table does not have; variables need only be there in part."""
+        """List names that the map needs and a table does not have; of the variables, one is enough."""
         there = set(columns)
-        wanted = list(self.time.columns)
+        needed = list(self.time.columns)
         if self.stations.source == "columns":
-            wanted += [self.stations.id, self.stations.lat, self.stations.lon, self.stations.alt]
+            needed += [self.stations.id, self.stations.lat, self.stations.lon, self.stations.alt]
         elif self.stations.source == "file" and self.stations.key:
-            wanted.append(self.stations.key)
-        absent = [names[0] for names in wanted if not there.intersection(names)]
+            needed.append(self.stations.key)
+        absent = [names[0] for names in needed if not there.intersection(names)]
         if not any(there.intersection(column.names) for column in self.variables.values()):
             absent += [column.names[0] for column in self.variables.values()]
         return absent
 
     def with_units(self, units: Mapping[str, str]) -> ColumnMap:
-        """The map with units that the user declares instead."""
-        made = {name: replace(c, unit=units.get(name, c.unit)) for name, c in self.variables.items()}
+        """Return the map with units that the user declares instead of its own."""
+        columns = {name: replace(c, unit=units.get(name, c.unit)) for name, c in self.variables.items()}
         places = {**self.stations.units, **{k: v for k, v in units.items() if k in ("lat", "lon", "alt")}}
-        return replace(self, variables=made, stations=replace(self.stations, units=places))
+        return replace(self, variables=columns, stations=replace(self.stations, units=places))
 
 
 def shipped_maps() -> list[str]:
-    """Names of the maps that come with the package."""
+    """List the names of the maps that come with the package."""
     folder = resources.files(__package__).joinpath("maps")
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def shipped_map(name: str) -> ColumnMap:
-    """A map that comes with the package, by name."""
+    """Load a map that comes with the package, by name."""
     text = resources.files(__package__).joinpath("maps", f"{name}.toml").read_bytes()
     return parse_map(text, f"{name}.toml")
 
 
-def load_map(given: str | Path) -> ColumnMap:
-    """A map from a file, or a shipped one by its name."""
-    path = Path(given)
-    if not path.suffix and not path.exists() and str(given) in shipped_maps():
-        return shipped_map(str(given))
+def load_map(name: str | Path) -> ColumnMap:
+    """Load a map from a file, or a shipped one by its name."""
+    path = Path(name)
+    if not path.suffix and not path.exists() and str(name) in shipped_maps():
+        return shipped_map(str(name))
     try:
         with open_binary(path) as file:
             return parse_map(file.read(_LARGEST + 1), shown(path))
     except UsageError as problem:
-        known = ", ".join(shipped_maps())
-        raise UsageError(problem.message, code=problem.code, do=f"give a TOML file, or one of {known}") from None
+        shipped = ", ".join(shipped_maps())
+        raise UsageError(problem.message, code=problem.code, do=f"give a TOML file, or one of {shipped}") from None
 
 
 def parse_map(raw: bytes, label: str) -> ColumnMap:
-    """Read a map.
+    """Read a map from the bytes of a TOML file.
 
     Raises
     ------
     MapError
-        With the line for broken TOML; with the key, and what was probably meant, for what the map cannot say.
+        With the line for broken TOML; with the key, and what was probably meant, for an invalid entry.
     """
     if len(raw) > _LARGEST:
         raise MapError(f"{label} is larger than {_LARGEST:,} bytes: no column map is")
@@ -173,7 +173,7 @@ def parse_map(raw: bytes, label: str) -> ColumnMap:
         raise MapError(f"{label} is not TOML: {printable(problem)}", do="correct that line") from None
     except RecursionError:
         raise MapError(f"{label} is nested too deeply: line {_deepest_line(text)}") from None
-    return _Reading(label).column_map(content)
+    return _MapParser(label).column_map(content)
 
 
 def _deepest_line(text: str) -> int:
@@ -181,8 +181,8 @@ def _deepest_line(text: str) -> int:
     return depths.index(max(depths)) + 1
 
 
-class _Reading:
-    """Turns parsed TOML into a map, key by key."""
+class _MapParser:
+    """Converter of parsed TOML to a map, key by key."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -190,13 +190,13 @@ class _Reading:
     def fail(self, what: str, do: str = "") -> MapError:
         return MapError(f"{self.label}: {what}", do=do or None)
 
-    def table(self, content: Any, place: str, known: tuple[str, ...]) -> dict[str, Any]:
+    def table(self, content: Any, place: str, allowed: tuple[str, ...]) -> dict[str, Any]:
         if not isinstance(content, dict):
             raise self.fail(f"[{place}] must be a table")
         for key in content:
-            if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
-                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+            if key not in allowed:
+                near = difflib.get_close_matches(str(key), allowed, n=1)
+                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(allowed)}"
                 raise self.fail(f"[{place}] has the unknown key '{printable(key)[:60]}'", hint)
         return content
 
@@ -220,8 +220,9 @@ class _Reading:
         return value
 
     def column_map(self, content: dict[str, Any]) -> ColumnMap:
-        known = ("title", "description", "pressure_kind", "file", "time", "station", "variables")
-        self.table(content, "top level", known)
+        keys = ("title", "description", "pressure_kind", "file", "time", "station", "variables")
+        self.table(content, "top level", keys)
+        kinds = (PressureKind.STATION, PressureKind.SEA_LEVEL)
         stations = self.stations(content.get("station", {}))
         return ColumnMap(
             title=self.text(content, "title", self.label),
@@ -229,13 +230,13 @@ class _Reading:
             time=self.time_form(content.get("time", {})),
             stations=stations,
             variables=self.variables(content.get("variables", {})),
-            pressure_kind=self.choice(content, "pressure_kind", "station", ("station", "sea_level")),
+            pressure_kind=PressureKind(self.choice(content, "pressure_kind", PressureKind.STATION, kinds)),
             label=self.label,
         )
 
     def text_form(self, content: Any) -> TextForm:
-        known = ("separator", "decimal", "encoding", "header_lines", "comment", "missing")
-        table = self.table(content, "file", known)
+        keys = ("separator", "decimal", "encoding", "header_lines", "comment", "missing")
+        table = self.table(content, "file", keys)
         separator = self.text(table, "separator", "auto")
         separator = {"tab": "\t", "comma": ",", "semicolon": ";"}.get(separator, separator)
         if separator not in ("auto", "whitespace") and (len(separator) != 1 or not separator.isascii()):
@@ -267,26 +268,26 @@ class _Reading:
         zone = self.text(table, "zone") or None
         try:
             name = Zone.parse(zone).name if zone else None
-            steps = {key: parse_step(self.text(table, key)) for key in ("step", "tolerance") if key in table}
+            steps = {key: parse_span(self.text(table, key)) for key in ("step", "tolerance") if key in table}
         except UsageError as problem:
             raise self.fail(problem.message, problem.do or "") from None
         listed = tuple(self.names(column, "columns") for column in columns)
         return TimeForm(listed, formats, name, steps.get("step"), steps.get("tolerance"))
 
-    def stations(self, content: Any) -> Stations:
+    def stations(self, content: Any) -> StationColumns:
         places = ("id", "lat", "lon", "alt", "name", "key")
         table = self.table(content, "station", ("from", *places, "file", "pattern", "units"))
         source: Any = self.choice(table, "from", "columns", ("columns", "header", "file", "name"))
-        found = {key: self.names(table[key], key) for key in places if key in table}
+        columns = {key: self.names(table[key], key) for key in places if key in table}
         units = self.table(table.get("units", {}), "station.units", ("lat", "lon", "alt"))
         for name, unit in units.items():
             self._unit(name, unit)
         pattern = self.text(table, "pattern", longest=100)
         if source == "name":
             self._pattern(pattern)
-        if source == "file" and not found.get("key"):
-            found["key"] = found.get("id", ("station",))
-        return Stations(source=source, file=self.text(table, "file"), pattern=pattern, units=units, **found)
+        if source == "file" and not columns.get("key"):
+            columns["key"] = columns.get("id", ("station",))
+        return StationColumns(source=source, file=self.text(table, "file"), pattern=pattern, units=units, **columns)
 
     def _pattern(self, pattern: str) -> None:
         try:
@@ -306,10 +307,10 @@ class _Reading:
     def variables(self, content: Any) -> dict[str, Column]:
         if not isinstance(content, dict) or not content:
             raise self.fail("[variables] names no column", 'as in: t = { column = "temperature", unit = "degC" }')
-        made = {}
+        columns = {}
         for name, about in self.table(content, "variables", tuple(VARIABLES)).items():
-            known = ("column", "unit", "missing", "split", "part", "scale")
-            table = self.table(about, f"variables.{name}", known)
+            keys = ("column", "unit", "missing", "split", "part", "scale")
+            table = self.table(about, f"variables.{name}", keys)
             if "column" not in table or "unit" not in table:
                 raise self.fail(f"[variables.{name}] needs `column` and `unit`")
             self._unit(name, table["unit"])
@@ -320,7 +321,7 @@ class _Reading:
                 raise self.fail(f"`scale` of {name} must be a factor other than 0")
             missing = self.names(table["missing"], "missing") if table.get("missing") else ()
             split = self.text(table, "split", longest=1)
-            made[name] = Column(
+            columns[name] = Column(
                 self.names(table["column"], "column"), table["unit"], missing, split, part, float(scale)
             )
-        return made
+        return columns

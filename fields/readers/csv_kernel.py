@@ -1,7 +1,7 @@
-"""A compiled reader of plain tables: unquoted cells, ordinary decimal numbers, nothing missing but empty cells.
+"""Read plain tables with compiled code: unquoted cells, ordinary decimal numbers, nothing missing but empty cells.
 
 It is twice as fast as a general parser and gives up on anything out of the ordinary (a quote, an exponent, a word
-among numbers, a row of another length): the block is then read by pyarrow, which knows the rest and names the fault.
+among numbers, a row of another length): the block is then read by pyarrow, which reads the rest and names the fault.
 Numbers of up to 15 digits are exact: their digits and the power of ten are whole numbers that a float64 holds, so
 that one division rounds once.
 """
@@ -38,7 +38,7 @@ def _count_lines(data):
 
 @_compiled
 def _number(data, i, decimal, powers):
-    """A number that begins at ``i``: its value, how many digits it has, and where it ends."""
+    """Parse a number that begins at ``i``; return its value, how many digits it has, and where it ends."""
     negative = data[i] == _MINUS
     if negative:
         i += _ONE
@@ -68,7 +68,7 @@ def _number(data, i, decimal, powers):
 
 @_compiled
 def _parse(data, separator, decimal, kind, place, singles, doubles, texts, offsets, powers):
-    """Fill the outputs; returns the number of rows, or -1 if something is out of the ordinary.
+    """Parse the text into the outputs; return the number of rows, or -1 if something is out of the ordinary.
 
     ``data`` ends in a line end, so that no loop needs to look for the end of the data. Places are unsigned, because
     the compiler then need not ask whether one counts from the end.
@@ -133,14 +133,14 @@ def _parse(data, separator, decimal, kind, place, singles, doubles, texts, offse
 def read_plain(
     content: Any, separator: str, decimal: str, types: dict[int, pa.DataType], columns: int
 ) -> pa.Table | None:
-    """A table with columns ``c<position>`` of the given types, or None if the text is not plain.
+    """Parse text into a table with columns ``c<position>`` of the types requested; None if the text is not plain.
 
     Parameters
     ----------
-    content : whole lines
+    content : bytes of whole lines
     separator, decimal : one ASCII character each
-    types : position of each wanted column, and string, float32 or float64
-    columns : in the table
+    types : for the position of each column to read, its type: string, float32 or float64
+    columns : number of columns in the table
     """
     data = np.frombuffer(content, np.uint8)
     if data.size == 0 or data[-1] != _LINE:
@@ -149,10 +149,10 @@ def read_plain(
     kind, place = np.zeros(columns, np.int8), np.zeros(columns, np.uint32)
     names = {pa.float32(): SINGLE, pa.float64(): DOUBLE, pa.string(): TEXT}
     held: dict[int, list[int]] = {SINGLE: [], DOUBLE: [], TEXT: []}
-    for column, wanted in types.items():
-        kind[column] = names[wanted]
-        place[column] = len(held[names[wanted]])
-        held[names[wanted]].append(column)
+    for column, requested in types.items():
+        kind[column] = names[requested]
+        place[column] = len(held[names[requested]])
+        held[names[requested]].append(column)
     singles = np.empty((len(held[SINGLE]), lines), np.float32)
     doubles = np.empty((len(held[DOUBLE]), lines), np.float64)
     texts = np.empty((len(held[TEXT]), data.size), np.uint8)  # pages that are not written cost nothing
@@ -161,12 +161,12 @@ def read_plain(
     rows = _parse(data, *marks, kind, place, singles, doubles, texts, offsets, _POWERS)
     if rows < 0:
         return None
-    made = {}
+    arrays = {}
     for p, column in enumerate(held[TEXT]):
         size = int(offsets[p, rows])
         buffers = [None, pa.py_buffer(offsets[p, : rows + 1]), pa.py_buffer(texts[p, :size])]
-        made[column] = pa.Array.from_buffers(pa.string(), rows, buffers)
+        arrays[column] = pa.Array.from_buffers(pa.string(), rows, buffers)
     for held_columns, values in ((held[SINGLE], singles), (held[DOUBLE], doubles)):
         for p, column in enumerate(held_columns):
-            made[column] = pa.array(values[p, :rows])
-    return pa.table({f"c{column}": made[column] for column in types})
+            arrays[column] = pa.array(values[p, :rows])
+    return pa.table({f"c{column}": arrays[column] for column in types})

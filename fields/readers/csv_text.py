@@ -1,7 +1,7 @@
-"""Tables as text: the dialect found and said, the body cut into blocks of whole lines, faults named by line.
+"""Read tables as text: detect and report the dialect, cut the body into blocks of whole lines, name faults by line.
 
-Nothing is guessed that the map declares. What is ``auto`` is found in the first lines, and the dialect that was
-taken is reported; text that fits none is refused with the line at which it stops making sense.
+Nothing is guessed that the map declares. What is ``auto`` is detected in the first lines, and the dialect that was
+used is reported; text that fits none is refused with the first line that does not fit.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ..errors import DataError, printable
-from .archives import Member
-from .column_map import TextForm
-from .safety import kind_in_words
+from fields.errors import DataError, printable
+from fields.readers.archives import Member
+from fields.readers.column_map import TextForm
+from fields.readers.safety import kind_in_words
 
 __all__ = ["BLOCK_BYTES", "Block", "TextLayout", "blocks", "examine", "line_of"]
 
@@ -40,10 +40,10 @@ class TextLayout:
     body: int
     header: tuple[tuple[str, str], ...]
     squeeze: bool = False
-    found: bool = False
+    detected: bool = False
 
     def dialect(self) -> str:
-        """The dialect in words."""
+        """Describe the dialect in words."""
         names = {",": "comma", ";": "semicolon", "\t": "tab", " ": "blank", "|": "bar"}
         mark = {".": "point", ",": "comma"}[self.decimal]
         return f"{self.encoding}, {names.get(self.separator, self.separator)} separated, decimal {mark}"
@@ -59,7 +59,7 @@ class Block:
 
 
 def examine(member: Member, form: TextForm) -> TextLayout:
-    """Find dialect and columns of a table in its first bytes.
+    """Detect dialect and columns of a table in its first bytes.
 
     Raises
     ------
@@ -101,12 +101,12 @@ def examine(member: Member, form: TextForm) -> TextLayout:
     is_auto = "auto" in (form.separator, form.encoding, form.decimal)
     return TextLayout(
         member.label, separator, decimal, encoding, columns, offset, header, squeeze,
-        found=is_auto and (separator, decimal, encoding) != (",", ".", "utf-8"),
+        detected=is_auto and (separator, decimal, encoding) != (",", ".", "utf-8"),
     )  # fmt: skip
 
 
 def _head_lines(head: bytes, start: int, form: TextForm, label: str, whole: bool) -> tuple[list[bytes], int]:
-    """The lines up to and including the column names, and the offset of the body."""
+    """Split off the lines up to and including the column names, and the offset of the body."""
     lines: list[bytes] = []
     offset = start
     skipped = 0
@@ -221,11 +221,14 @@ def _refuse_nul(content: bytes | bytearray, offset: int, label: str, start: int 
     if at >= 0:
         lines = content.count(b"\n", 0, at)
         line = f"line {lines + 1}" if offset == 0 else f"byte {offset + at:,}"
-        raise DataError(f"{label} {line}: a NUL byte, which no table holds", code="SPDE-D123")
+        raise DataError(
+            f"{label} {line}: a NUL byte, which no table holds", code="SPDE-D123",
+            do="this is not a text file, or it was damaged on the way: fetch it again, or save it as UTF-8 text",
+        )  # fmt: skip
 
 
 def line_of(path: Path | None, offset: int, row: int, skipped: int = 0) -> str:
-    """The place of a row that was counted from ``offset``: a line number where the file can be read again."""
+    """Write the place of a row that was counted from ``offset``: a line number where the file can be read again."""
     if path is None:
         return f"row {row + 1} after byte {offset:,}"
     lines = skipped

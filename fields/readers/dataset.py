@@ -1,4 +1,4 @@
-"""CF datasets: NetCDF files and zarr stores of others, with dimensions time and station in either order."""
+"""Read CF datasets: NetCDF files and zarr stores of others, with dimensions time and station in either order."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..errors import DataError, printable
-from ..variables import COORDINATES, VARIABLES
-from .foreign_zarr import check_foreign_store, is_zarr
-from .registry import Reader
-from .rows import RowSource, with_unique_stations
-from .safety import MAX_RATIO, RATIO_FLOOR, check_ratio, file_kind, shown
-from .source import Network, ReadOptions, Source, Thinned, Workspace
+from fields.errors import DataError, printable
+from fields.readers.foreign_zarr import check_foreign_store, is_zarr
+from fields.readers.registry import Reader
+from fields.readers.rows import RowSource, with_unique_stations
+from fields.readers.safety import MAX_RATIO, RATIO_FLOOR, check_ratio, file_kind, shown, unreadable
+from fields.readers.source import EveryNthStep, Network, ReadOptions, Source, Workspace
+from fields.variables import COORDINATES, VARIABLES, PressureKind
 
 __all__ = ["READER", "DatasetSource"]
 
@@ -32,17 +32,19 @@ _ALIASES = {
 _STANDARD = {"p": ("air_pressure",), "alt": ("altitude", "height_above_mean_sea_level")}
 _STATION_DIMS = ("station", "stations", "stn", "site", "location", "platform", "obs_station")
 _IDS = ("station_id", "station", "id", "site", "platform_id", "station_name")
-_READ_FAULTS = (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
+_READ_FAULTS = (
+    OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError, MemoryError,
+)  # fmt: skip
 
 
 class DatasetSource(RowSource):
-    """An open dataset."""
+    """Observations of an open dataset."""
 
     def __init__(self, ds: xr.Dataset, label: str, options: ReadOptions, work: Workspace) -> None:
         self.reader, self.label = "dataset", label
         self.about = printable(ds.attrs.get("title", "CF dataset"))[:200]
         names = _find(ds, VARIABLES)
-        if options.pressure == "sea-level" and "p" in names:
+        if options.pressure_kind == PressureKind.SEA_LEVEL and "p" in names:
             names = {("psl" if name == "p" else name): var for name, var in names.items() if name != "psl"}
         time, station = _dims(ds, names, label)
         self._ds, self._names, self._dims = ds, names, (time, station)
@@ -50,50 +52,46 @@ class DatasetSource(RowSource):
         network = _network(ds, places, station, label)
         units = {name: _unit(ds, var, name, label, options) for name, var in names.items()}
         for name, var in places.items():
-            usual = "m" if name == "alt" else "degrees"
-            units[name] = options.units.get(name) or str(ds[var].attrs.get("units", usual))
+            default = "m" if name == "alt" else "degrees"
+            units[name] = options.units.get(name) or str(ds[var].attrs.get("units", default))
         super().__init__(_seconds(ds, time, label), network, units, options, work)
-        self.pressure_kind = "sea_level" if "psl" in names and "p" not in names else "station"
-        taken = {*names.values(), *places.values()}
-        left = [str(v) for v in ds.data_vars if v not in taken and ds[v].dtype.kind == "f"]
+        reduced = "psl" in names and "p" not in names
+        self.pressure_kind = PressureKind.SEA_LEVEL if reduced else PressureKind.STATION
+        read = {*names.values(), *places.values()}
+        left = [str(v) for v in ds.data_vars if v not in read and ds[v].dtype.kind == "f"]
         if left:
             self.report.notice("SPDE-D145", f"left out: {', '.join(map(printable, left[:12]))}", where=label)
 
     def rows(self, index: Array) -> dict[str, Array]:
-        """Variables of some rows."""
+        """Read the variables ``[row, station]`` of the rows at these positions."""
         span: Any = index
         if index.size and np.array_equal(index, np.arange(index[0], index[0] + index.size)):
             span = slice(int(index[0]), int(index[0]) + index.size)  # far cheaper than a list for files
-        made = {}
+        blocks = {}
         for name, var in self._names.items():
             try:
                 block = self._ds[var].isel({self._dims[0]: span}).transpose(*self._dims).values
             except _READ_FAULTS as problem:
-                raise _damaged(f"{self.label} › {printable(var)}", problem) from None
-            made[name] = np.asarray(block, np.float32)
-        return made
-
-
-def _damaged(label: str, problem: BaseException) -> DataError:
-    what = printable(str(problem).splitlines()[0] if str(problem) else type(problem).__name__)[:160]
-    return DataError(f"{label} cannot be read: {what}", code="SPDE-D103")
+                raise unreadable(f"{self.label} › {printable(var)}", problem) from None
+            blocks[name] = np.asarray(block, np.float32)
+        return blocks
 
 
 def _find(ds: xr.Dataset, table: Any) -> dict[str, str]:
-    """Our names to the dataset's: by CF standard name, by our own name, by a usual one."""
+    """Match our names to the dataset's: by CF standard name, by the same name, by a common alias."""
     by_standard: dict[str, str] = {}
     for var in ds.variables:
         by_standard.setdefault(str(ds[var].attrs.get("standard_name", "")), str(var))
     lower = {str(var).lower(): str(var) for var in ds.variables if not str(var).endswith("_flag")}
-    found: dict[str, str] = {}
+    matched: dict[str, str] = {}
     for name, row in table.items():
         for standard in (row.standard_name, *_STANDARD.get(name, ())):
             if standard in by_standard:
-                found.setdefault(name, by_standard[standard])
+                matched.setdefault(name, by_standard[standard])
         for alias in (name, *_ALIASES.get(name, ())):
             if alias in lower:
-                found.setdefault(name, lower[alias])
-    return {name: var for name, var in found.items() if ds[var].dtype.kind in "fiu"}
+                matched.setdefault(name, lower[alias])
+    return {name: var for name, var in matched.items() if ds[var].dtype.kind in "fiu"}
 
 
 def _dims(ds: xr.Dataset, names: dict[str, str], label: str) -> tuple[str, str]:
@@ -186,14 +184,14 @@ def _open(path: Path, max_bytes: int) -> xr.Dataset:
         warnings.simplefilter("ignore")  # foreign conventions; what matters is checked here
         try:
             if path.is_dir():
-                check_foreign_store(path)
-                return xr.open_zarr(path, chunks=None, consolidated=None)
+                version = check_foreign_store(path, max_bytes)
+                return xr.open_zarr(path, chunks=None, consolidated=False, zarr_format=version)
             engine = "netcdf4" if file_kind(path) in ("netcdf", "hdf5") else None
             if engine is None:
                 raise DataError(f"{label} is not NetCDF: it is {file_kind(path)}", code="SPDE-D121")
             ds = xr.open_dataset(path, engine=engine)
         except _READ_FAULTS as problem:
-            raise _damaged(label, problem) from None
+            raise unreadable(label, problem) from None
     _check_netcdf(ds, path, label)
     return ds
 
@@ -210,10 +208,10 @@ def _all(ds: xr.Dataset) -> Iterable[xr.Variable]:
 
 
 def open_dataset(path: Path, options: ReadOptions, work: Workspace) -> Source:
-    """The reader's way in."""
+    """Open a CF dataset as a source."""
     opened = DatasetSource(_open(path, options.max_bytes), shown(path), options, work)
     source = with_unique_stations(opened, options, work)
-    return Thinned(source, options.every) if options.every > 1 else source
+    return EveryNthStep(source, options.every) if options.every > 1 else source
 
 
 def _recognises(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""One block of a table to numbers: columns found by the map, missing codes recognised, faults named by line.
+"""Decode blocks of a table to numbers: columns by the map, missing codes recognised, faults named by line.
 
 Numbers are parsed by pyarrow. A column that holds a code such as ``M`` or ``VRB`` is read as text instead, its
 distinct values are looked up once, and the codes are counted.
@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from ..errors import DataError, printable
-from ..variables import TEXT_SENTINELS
-from .clock import Zone
-from .column_map import Column, ColumnMap
-from .csv_text import Block, TextLayout, line_of
-from .time_text import parse_times
+from fields.errors import DataError, printable
+from fields.readers.column_map import Column, ColumnMap
+from fields.readers.csv_text import Block, TextLayout, line_of
+from fields.readers.time_text import parse_times
+from fields.times import Zone
+from fields.variables import TEXT_SENTINELS
 
-__all__ = ["Decoder", "Parsed"]
+__all__ = ["Decoder", "ParsedBlock"]
 
 Array = np.ndarray[Any, Any]
 _BAD_COLUMN = re.compile(r"In CSV column #(\d+)")
@@ -35,7 +35,7 @@ LONG = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedBlock:
     """Rows of a block: seconds UTC (and the later reading where a clock showed an hour twice), stations, values."""
 
     time: Array
@@ -51,10 +51,10 @@ class Parsed:
 
 @dataclass(slots=True)
 class Decoder:
-    """Turns blocks of one table into `Parsed` rows. Blocks may be decoded in several threads.
+    """Decoder of the blocks of one table; several threads may use it at once.
 
-    ``keep`` is (step, tolerance) in seconds where only rows near a multiple of the step are wanted; ``size`` the bytes
-    of the table, 0 where unknown.
+    ``keep`` is (step, tolerance) in seconds where only rows near a multiple of the step are kept; ``size`` is the bytes
+    of the table, 0 where unknown. ``positions`` gives the column of each variable and station entry (``@id``).
     """
 
     column_map: ColumnMap
@@ -65,7 +65,7 @@ class Decoder:
     layout: TextLayout | None = None
     path: Path | None = None
     size: int = 0
-    wanted: dict[str, int] = field(init=False)
+    positions: dict[str, int] = field(init=False)
     times: list[int] = field(init=False)
     as_text: set[str] = field(init=False)
 
@@ -77,12 +77,12 @@ class Decoder:
 
         stations = self.column_map.stations
         self.times = [i for names in self.column_map.time.columns if (i := find(names)) is not None]
-        found = {name: find(column.names) for name, column in self.column_map.variables.items()}
+        positions = {name: find(column.names) for name, column in self.column_map.variables.items()}
         if stations.source == "columns":
-            found |= {f"@{key}": find(getattr(stations, key)) for key in ("id", "name", *_PLACES)}
+            positions |= {f"@{key}": find(getattr(stations, key)) for key in ("id", "name", *_PLACES)}
         elif stations.source == "file":
-            found["@id"] = find(stations.key)
-        self.wanted = {name: i for name, i in found.items() if i is not None}
+            positions["@id"] = find(stations.key)
+        self.positions = {name: i for name, i in positions.items() if i is not None}
         absent = self.column_map.missing_from(list(self.columns))
         if absent:
             there = ", ".join(printable(c)[:40] for c in self.columns[:12] if c)
@@ -96,19 +96,19 @@ class Decoder:
 
     @property
     def variables(self) -> list[str]:
-        """The map's variables, in its order; those without a column stay missing."""
+        """Variables of the map, in its order; those without a column stay missing."""
         return list(self.column_map.variables)
 
     # ---- text ---------------------------------------------------------------------------------------------------
 
-    def parse(self, block: Block) -> Parsed:
+    def parse(self, block: Block) -> ParsedBlock:
         """Decode a block of text."""
         while True:
             try:
                 table = self._table(block)
             except pa.ArrowInvalid as problem:
                 bad = _BAD_COLUMN.search(str(problem))
-                name = next((n for n, i in self.wanted.items() if bad and i == int(bad[1])), None)
+                name = next((n for n, i in self.positions.items() if bad and i == int(bad[1])), None)
                 if name is None or name in self.as_text:
                     raise self._fault(block, str(problem)) from None
                 self.as_text = self.as_text | {name}
@@ -120,12 +120,12 @@ class Decoder:
         assert layout is not None  # set for every text table
         types = self._types()
         if self._is_plain(block):
-            from .csv_kernel import read_plain
+            from fields.readers.csv_kernel import read_plain
 
             numbered = {int(name[1:]): kind for name, kind in types.items()}
-            made = read_plain(block.content, layout.separator, layout.decimal, numbered, len(layout.columns))
-            if made is not None:
-                return made
+            table = read_plain(block.content, layout.separator, layout.decimal, numbered, len(layout.columns))
+            if table is not None:
+                return table
         names = [f"c{i}" for i in range(len(layout.columns))]
         return csv.read_csv(
             pa.BufferReader(pa.py_buffer(block.content)),
@@ -143,9 +143,9 @@ class Decoder:
         )
 
     def _types(self) -> dict[str, pa.DataType]:
-        """Types of the columns to be read."""
+        """Choose the types of the columns to be read."""
         types: dict[str, pa.DataType] = {f"c{i}": pa.string() for i in self.times}
-        for name, i in self.wanted.items():
+        for name, i in self.positions.items():
             if name in ("@id", "@name") or name in self.as_text:
                 types[f"c{i}"] = pa.string()
             else:
@@ -153,7 +153,7 @@ class Decoder:
         return types
 
     def _is_plain(self, block: Block) -> bool:
-        """Whether the compiled reader is worth its start-up and may know all that the map says."""
+        """Return whether the compiled reader is worth its start-up and can read all that the map declares."""
         is_long = max(self.size, block.offset) >= LONG
         return is_long and not self.as_text and not self.column_map.text.missing
 
@@ -164,14 +164,14 @@ class Decoder:
         return DataError(f"{self.label} {where}: {printable(tail)[:160]}", code="SPDE-D123")
 
     def place(self, offset: int, row: int) -> str:
-        """A row's place in the file, for a message."""
+        """Write a row's place in the file, for a message."""
         if self.layout is None:
             return f"row {offset + row + 1:,}"
         return line_of(self.path, offset, row)
 
     # ---- tables ---------------------------------------------------------------------------------------------------
 
-    def rows(self, table: pa.Table, offset: int) -> Parsed:
+    def rows(self, table: pa.Table, offset: int) -> ParsedBlock:
         """Decode a table whose columns are called ``c<position>``."""
         total = table.num_rows
         time, later, keep = self._time(table, offset)
@@ -183,14 +183,14 @@ class Decoder:
         codes: dict[str, int] = {}
         values = np.full((len(self.column_map.variables), table.num_rows), np.nan, np.float32)
         for i, (name, column) in enumerate(self.column_map.variables.items()):
-            if name in self.wanted:
+            if name in self.positions:
                 values[i] = self._numbers(table, name, column, offset, codes)
         places = None
-        if "@lat" in self.wanted:
+        if "@lat" in self.positions:
             unit_column = Column((), "1")
             lat, lon, alt = (self._numbers(table, f"@{key}", unit_column, offset, codes) for key in _PLACES)
             places = (lat, lon, alt)
-        return Parsed(time, later, ids, station, values, places, self._names(table, station, ids), codes, total)
+        return ParsedBlock(time, later, ids, station, values, places, self._names(table, station, ids), codes, total)
 
     def _time(self, table: pa.Table, offset: int) -> tuple[Array, Array | None, Array | None]:
         parts = [table[f"c{i}"] for i in self.times]
@@ -238,14 +238,14 @@ class Decoder:
     def _utc(self, seconds: Array, aware: Array, offset: int) -> tuple[Array, Array]:
         if aware.all():
             return seconds, seconds
-        # The line is worked out by reading the file again: only if it is needed.
+        # Finding the line means reading the file again: only if it is needed.
         first, last = self.zone.to_utc(seconds, lambda: f"{self.label}, after {self.place(offset, 0)}")
         return np.where(aware, seconds, first), np.where(aware, seconds, last)
 
     def _strings(self, table: pa.Table, name: str) -> tuple[list[str], Array]:
-        if name not in self.wanted:
+        if name not in self.positions:
             return [""], np.zeros(table.num_rows, np.int32)
-        column = table[f"c{self.wanted[name]}"]
+        column = table[f"c{self.positions[name]}"]
         if table.num_rows == 0:
             return [], np.zeros(0, np.int32)
         if not pa.types.is_string(column.type):
@@ -255,21 +255,21 @@ class Decoder:
         return texts, np.asarray(coded.indices, np.int32)
 
     def _names(self, table: pa.Table, station: Array, ids: list[str]) -> list[str] | None:
-        if "@name" not in self.wanted:
+        if "@name" not in self.positions:
             return None
         texts, index = self._strings(table, "@name")
         _, first = np.unique(station, return_index=True)
-        found = {int(station[row]): texts[int(index[row])] for row in first}
-        return [found.get(i, "") for i in range(len(ids))]
+        by_station = {int(station[row]): texts[int(index[row])] for row in first}
+        return [by_station.get(i, "") for i in range(len(ids))]
 
     def _numbers(self, table: pa.Table, name: str, column: Column, offset: int, codes: dict[str, int]) -> Array:
-        cells = table[f"c{self.wanted[name]}"]
+        cells = table[f"c{self.positions[name]}"]
         if pa.types.is_dictionary(cells.type):
             cells = cells.cast(cells.type.value_type)
         if pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type) or pa.types.is_null(cells.type):
             wide = cells.cast(pa.float64()) if not pa.types.is_floating(cells.type) else cells
-            found = np.asarray(wide.to_numpy())
-            return found * column.scale if column.scale != 1.0 else found
+            numbers = np.asarray(wide.to_numpy())
+            return numbers * column.scale if column.scale != 1.0 else numbers
         if not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
             raise DataError(f"{self.label} › {name}: a column of {cells.type} is no number", code="SPDE-D126")
         if len(cells) == 0:
@@ -293,7 +293,7 @@ class Decoder:
         return distinct[index]
 
     def _lookup(self, texts: list[str], column: Column) -> tuple[Array, Array, int]:
-        """Values of distinct texts, which of them are (non-empty) codes for missing, and the first that is neither."""
+        """Convert distinct texts: values, which are (non-empty) codes for missing, and the first that is neither."""
         declared = {code.strip() for code in (*column.missing, *self.column_map.text.missing)}
         decimal = self.layout.decimal if self.layout is not None else "."
         values = np.full(len(texts), np.nan)

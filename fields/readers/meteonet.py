@@ -1,4 +1,4 @@
-"""MeteoNet ground stations: yearly CSV files, or the archives in which they are distributed.
+"""Read MeteoNet ground stations: yearly CSV files, or the archives in which they are distributed.
 
 Values come every six minutes; those on the hour are taken. Pressure is reduced to the sea and missing at two stations
 of three: station pressure is derived from it where it exists (`fields.derive`).
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .archives import tables_in
-from .column_map import load_map, shipped_map
-from .registry import Reader
-from .safety import file_kind
-from .source import ReadOptions, Source, Workspace
-from .table import TableSource
+from fields.readers.archives import tables_in
+from fields.readers.column_map import load_map, shipped_map
+from fields.readers.registry import Reader
+from fields.readers.safety import file_kind, open_binary
+from fields.readers.source import ReadOptions, Source, Workspace
+from fields.readers.table import TableSource
 
 __all__ = ["READER"]
 
@@ -21,7 +21,7 @@ _HEADER = b"number_sta,lat,lon,height_sta,date,dd,ff,precip,hu,td,t,psl"
 
 
 def open_meteonet(path: Path, options: ReadOptions, work: Workspace) -> Source:
-    """The reader's way in."""
+    """Open MeteoNet tables as a source."""
     chosen = load_map(options.column_map) if options.column_map else shipped_map("meteonet")
     return TableSource(path, chosen.with_units(options.units), options, work, "meteonet")
 
@@ -33,7 +33,7 @@ def _recognises(path: Path) -> int:
     first = files[0]
     kind = file_kind(first)
     if kind == "text":
-        with first.open("rb") as file:
+        with open_binary(first) as file:
             head = file.read(256).lstrip(b"\xef\xbb\xbf").splitlines()
         return 3 if head and head[0].strip() == _HEADER else 0
     named = "ground_station" in first.name.lower()

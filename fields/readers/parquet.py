@@ -1,4 +1,4 @@
-"""Parquet tables in batches; the footer is held against the file before a row is decoded."""
+"""Read parquet tables in batches; the footer is checked against the file before a row is decoded."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..errors import DataError, printable
-from .archives import Member
-from .decode import Decoder, Parsed
-from .safety import check_ratio
+from fields.errors import DataError, printable
+from fields.readers.archives import Member
+from fields.readers.decode import Decoder, ParsedBlock
+from fields.readers.safety import check_ratio, open_binary
 
 __all__ = ["is_parquet", "parquet_batches", "parquet_columns"]
 
@@ -31,12 +31,12 @@ _FAULTS = (
 
 
 def is_parquet(member: Member) -> bool:
-    """Whether a member is a parquet table."""
+    """Return whether a member is a parquet table."""
     return member.head.startswith(_MAGIC)
 
 
 def parquet_columns(member: Member) -> list[str]:
-    """Names of a table's columns."""
+    """Read the names of a table's columns."""
     from pyarrow import parquet
 
     _check_footer(member)
@@ -57,7 +57,7 @@ def _check_footer(member: Member) -> None:
             f"{member.label}: a parquet table inside an archive cannot be streamed", code="SPDE-D121",
             do="unpack it and ingest the files",
         )  # fmt: skip
-    with member.path.open("rb") as file:
+    with open_binary(member.path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - 8, 0))
         tail = file.read(8)
@@ -68,8 +68,8 @@ def _check_footer(member: Member) -> None:
 
 def parquet_batches(
     member: Member, skip: int, max_bytes: int, make: Callable[[Any, Member], Decoder]
-) -> Iterator[tuple[int, Parsed]]:
-    """Decoded batches, each with the number of rows up to its end."""
+) -> Iterator[tuple[int, ParsedBlock]]:
+    """Yield decoded batches, each with the number of rows up to its end."""
     from pyarrow import parquet
 
     _check_footer(member)
@@ -85,9 +85,9 @@ def parquet_batches(
         # Encoded runs of one value cost nothing on disk: eight bytes a cell is what they become.
         check_ratio(max(0, about.num_rows) * about.num_columns * 8, member.size, member.label)
         decoder = make(tuple(names), member)
-        wanted = sorted({*decoder.times, *decoder.wanted.values()})
+        needed = sorted({*decoder.times, *decoder.positions.values()})
         seen = 0
-        for batch in file.iter_batches(_ROWS, columns=[names[i] for i in wanted], use_threads=True):
+        for batch in file.iter_batches(_ROWS, columns=[names[i] for i in needed], use_threads=True):
             if seen + batch.num_rows > skip:
                 table = pa.Table.from_batches([batch])
                 order = {name: f"c{names.index(name)}" for name in table.column_names}

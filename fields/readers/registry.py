@@ -1,4 +1,4 @@
-"""Readers by name: our own, and those that others publish under the entry-point group ``fields.readers``.
+"""Find readers by name: the package's, and those that others publish under the entry-point group ``fields.readers``.
 
 A reader is imported when it is first used. A plug-in that fails to load is skipped with a warning and harms nothing
 else; a name that is taken twice goes to the package's own reader.
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from ..errors import DataError, UsageError, printable
-from .safety import file_kind, kind_in_words, open_binary, read_npy_header, shown
-from .source import ReadOptions, Source, Workspace
+from fields.errors import DataError, UsageError, printable
+from fields.readers.safety import file_kind, kind_in_words, open_binary, read_npy_header, shown
+from fields.readers.source import ReadOptions, Source, Workspace
 
 __all__ = ["GROUP", "Reader", "detect", "names", "reader"]
 
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reader.
+    """Reader of one kind of source.
 
-    ``recognises`` looks at a path (cheaply, reading headers at most) and answers how sure it is: 0 no, 1 could be,
-    2 by its layout, 3 by an unmistakable mark. ``open`` gives the source.
+    ``recognises`` inspects a path (cheaply, reading headers at most) and returns how sure it is: 0 no, 1 could be,
+    2 by its layout, 3 by an unmistakable mark. ``open`` returns the source.
     """
 
     name: str
@@ -38,32 +38,32 @@ class Reader:
     open: Callable[[Path, ReadOptions, Workspace], Source]
 
 
-_OWN = {
+_SHIPPED = {
     "weather2k": "fields.readers.weather2k",
     "meteonet": "fields.readers.meteonet",
     "arrays": "fields.readers.arrays",
     "dataset": "fields.readers.dataset",
     "table": "fields.readers.table",
-    "synthetic": "fields.readers.synthetic",
+    "synthetic": "fields.synthetic.reader",
 }
 _loaded: dict[str, Reader] = {}
 _broken: set[str] = set()
 
 
 def _plugins() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP) if point.name not in (*_OWN, *_broken)}
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in (*_SHIPPED, *_broken)}
 
 
 def names() -> list[str]:
-    """All readers; plug-ins are listed without being imported."""
-    return [*_OWN, *sorted(_plugins())]
+    """List all readers; plug-ins are listed without being imported."""
+    return [*_SHIPPED, *sorted(_plugins())]
 
 
 def reader(name: str) -> Reader:
-    """A reader by name; an unknown one is a `UsageError` that suggests."""
+    """Return a reader by name; an unknown one is a `UsageError` that suggests the nearest."""
     if name not in _loaded:
-        if name in _OWN:
-            _loaded[name] = importlib.import_module(_OWN[name]).READER
+        if name in _SHIPPED:
+            _loaded[name] = importlib.import_module(_SHIPPED[name]).READER
         elif name in _plugins():
             _load_plugin(name, _plugins()[name])
     if name not in _loaded:
@@ -75,8 +75,8 @@ def reader(name: str) -> Reader:
 
 def _load_plugin(name: str, point: EntryPoint) -> None:
     try:
-        made = point.load()
-        if not isinstance(made, Reader):
+        loaded = point.load()
+        if not isinstance(loaded, Reader):
             raise TypeError(f"{point.value} is not a Reader")
     # A plug-in is foreign code: whatever it raises on import must not take the library down.
     except BaseException as problem:
@@ -85,16 +85,16 @@ def _load_plugin(name: str, point: EntryPoint) -> None:
         _broken.add(name)
         log.warning("reader plug-in '%s' (%s) failed to load and is skipped: %r", name, point.value, problem)
         return
-    _loaded[name] = made
+    _loaded[name] = loaded
 
 
 def detect(path: Path) -> Reader:
-    """The reader that knows a source best.
+    """Choose the reader that recognises a source most surely.
 
     Raises
     ------
     DataError
-        If none does.
+        If none recognises it.
     """
     best, sure = None, 0
     for name in names():
@@ -106,7 +106,7 @@ def detect(path: Path) -> Reader:
         if answer > sure:
             best, sure = candidate, answer
     if path.suffix.lower() in (".npy", ".npz") and (best is None or best.name == "table"):
-        # Reading it as what it is would be kind, but somebody was told it is an array.
+        # A file named as an array that is none is refused with the reason, not read as a table.
         with open_binary(path) as file:
             read_npy_header(file, shown(path))
     if best is None:

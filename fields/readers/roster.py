@@ -1,4 +1,4 @@
-"""The stations met while a table is read: ids to numbers, one position each, moves noticed."""
+"""Collect the stations of a table while it is read: number ids, hold one position each, notice moves."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, locate
-from .source import Network
+from fields.errors import DataError, locate
+from fields.readers.source import Network
 
 __all__ = ["Roster"]
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Roster:
-    """Stations in the order in which they were met. ``on_move``: None refuses a move, or ``split``, or ``first``."""
+    """Stations in order of first appearance. ``on_move``: None refuses a move; ``split`` or ``first`` settles it."""
 
     label: str
     on_move: str | None = None
@@ -38,12 +38,12 @@ class Roster:
     _versions: dict[int, list[int]] = field(default_factory=dict)
 
     def codes(self, ids: list[str]) -> Array:
-        """Numbers of ids; new ones are entered without a position."""
-        made = np.empty(len(ids), np.int32)
+        """Return the numbers of ids; new ones are entered without a position."""
+        codes = np.empty(len(ids), np.int32)
         for i, name in enumerate(ids):
             code = self._code.get(name)
-            made[i] = self._enter(name) if code is None else code
-        return made
+            codes[i] = self._enter(name) if code is None else code
+        return codes
 
     def _enter(self, name: str) -> int:
         if len(name) > _LONGEST_ID:
@@ -61,84 +61,86 @@ class Roster:
         return code
 
     def place(self, codes: Array, lat: Array, lon: Array, alt: Array) -> Array:
-        """Hold the positions of rows against those known; returns the rows' codes, changed where a station split."""
-        given = (lat, lon, alt)
-        if all(np.array_equal(np.asarray(known)[codes], row) for known, row in zip(self._known(), given)):
+        """Compare the positions of rows with those on record; return the rows' codes, changed where a station split."""
+        rows = (lat, lon, alt)
+        if all(np.array_equal(np.asarray(listed)[codes], row) for listed, row in zip(self._positions(), rows)):
             return codes  # by far the most common case, and cheap to see
-        here = np.asarray(self._known())[:, codes]
+        here = np.asarray(self._positions())[:, codes]
         if np.isnan(here).any():
-            self._learn(codes, np.isnan(here), lat, lon, alt)
-            here = np.asarray(self._known())[:, codes]
+            self._fill_positions(codes, np.isnan(here), lat, lon, alt)
+            here = np.asarray(self._positions())[:, codes]
         with np.errstate(invalid="ignore"):
             moved = np.abs(lat - here[0]) > _SAME_DEGREES
             moved |= np.abs(lon - here[1]) > _SAME_DEGREES
             moved |= np.abs(alt - here[2]) > _SAME_ALTITUDE
         if not moved.any():
             return codes
-        return self._follow(codes, np.flatnonzero(moved), lat, lon, alt)
+        return self._settle_moves(codes, np.flatnonzero(moved), lat, lon, alt)
 
-    def _known(self) -> tuple[list[float], list[float], list[float]]:
+    def _positions(self) -> tuple[list[float], list[float], list[float]]:
         return self.lat, self.lon, self.alt
 
-    def _learn(self, codes: Array, unknown: Array, lat: Array, lon: Array, alt: Array) -> None:
-        for kept, flags, values in zip((self.lat, self.lon, self.alt), unknown, (lat, lon, alt)):
+    def _fill_positions(self, codes: Array, unknown: Array, lat: Array, lon: Array, alt: Array) -> None:
+        """Enter the first position of each station that has none yet."""
+        for listed, flags, values in zip((self.lat, self.lon, self.alt), unknown, (lat, lon, alt)):
             rows = np.flatnonzero(flags & np.isfinite(values))
-            found, first = np.unique(codes[rows], return_index=True)
-            for code, row in zip(found.tolist(), rows[first].tolist()):
-                kept[code] = float(values[row])
+            new, first = np.unique(codes[rows], return_index=True)
+            for code, row in zip(new.tolist(), rows[first].tolist()):
+                listed[code] = float(values[row])
 
-    def _follow(self, codes: Array, rows: Array, lat: Array, lon: Array, alt: Array) -> Array:
+    def _settle_moves(self, codes: Array, rows: Array, lat: Array, lon: Array, alt: Array) -> Array:
+        """Refuse stations that moved, or return the rows' codes as ``on_move`` settles them."""
         self.moved += int(rows.size)
         if self.on_move == "first":
             return codes
         if self.on_move is None:
-            who = sorted({self.ids[code] for code in codes[rows[:10_000]].tolist()})
+            moving = sorted({self.ids[code] for code in codes[rows[:10_000]].tolist()})
             code, row = int(codes[rows[0]]), int(rows[0])
             raise DataError(
                 "stations move or change altitude in time",
                 code="SPDE-D023",
-                where=locate(self.label, stations=who, out_of=len(self.ids))
+                where=locate(self.label, stations=moving, out_of=len(self.ids))
                 + f"   lat {self.lat[code]:.4f} lon {self.lon[code]:.4f} alt {self.alt[code]:.0f} m, then "
                 f"{lat[row]:.4f} {lon[row]:.4f} {alt[row]:.0f} m",
                 do=f"{self.command} --on-move split (or: first, to keep the first position)",
             )
-        made = codes.copy()
+        followed = codes.copy()
         places = np.round(np.stack([codes[rows].astype(float), lat[rows], lon[rows], alt[rows]]), 4)
         distinct, which = np.unique(places, axis=1, return_inverse=True)
         for i, (code, y, x, z) in enumerate(distinct.T.tolist()):
-            made[rows[which.ravel() == i]] = self._version(int(code), y, x, z)
-        return made
+            followed[rows[which.ravel() == i]] = self._version(int(code), y, x, z)
+        return followed
 
     def _version(self, code: int, lat: float, lon: float, alt: float) -> int:
-        """The entry of a station at another place, made if it is new."""
+        """Return the entry of a station at another place; a new one is made where there is none."""
         versions = self._versions.setdefault(code, [])
         for other in versions:
             near = abs(self.lat[other] - lat) <= _SAME_DEGREES and abs(self.lon[other] - lon) <= _SAME_DEGREES
             if near and abs(self.alt[other] - alt) <= _SAME_ALTITUDE:
                 return other
-        made = self._enter(f"{self.ids[code]}@{len(versions) + 2}")
-        self.lat[made], self.lon[made], self.alt[made], self.names[made] = lat, lon, alt, self.names[code]
-        versions.append(made)
-        return made
+        entry = self._enter(f"{self.ids[code]}@{len(versions) + 2}")
+        self.lat[entry], self.lon[entry], self.alt[entry], self.names[entry] = lat, lon, alt, self.names[code]
+        versions.append(entry)
+        return entry
 
     def network(self) -> Network:
-        """The stations as arrays."""
+        """Return the stations as arrays."""
         lat, lon, alt = (np.asarray(x, np.float64) for x in (self.lat, self.lon, self.alt))
         names = np.asarray(self.names, dtype=str) if any(self.names) else None
         return Network(np.asarray(self.ids, dtype=str), lat, lon, alt, names)
 
     def split(self) -> list[str]:
-        """Stations that were made because one moved."""
+        """List the stations that were added because one moved."""
         return [self.ids[code] for versions in self._versions.values() for code in versions]
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs, as JSON knows it."""
-        kept = {key: getattr(self, key) for key in ("ids", "names", "moved")}
+        """Return what a resumed run needs, as plain values for JSON."""
+        listed = {key: getattr(self, key) for key in ("ids", "names", "moved")}
         places = {key: [None if np.isnan(x) else x for x in getattr(self, key)] for key in ("lat", "lon", "alt")}
-        return {**kept, **places, "versions": {str(k): v for k, v in self._versions.items()}}
+        return {**listed, **places, "versions": {str(k): v for k, v in self._versions.items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over the state of a run that was killed."""
+        """Restore the state of a run that was killed."""
         self.ids, self.names, self.moved = list(state["ids"]), list(state["names"]), int(state["moved"])
         self.lat, self.lon, self.alt = (
             [np.nan if x is None else float(x) for x in state[key]] for key in ("lat", "lon", "alt")

@@ -1,4 +1,4 @@
-"""Sources whose rows are times in any order: sorted, doubles settled, gaps left empty, on a regular axis."""
+"""Put sources whose rows are times in any order on a regular axis: sorted, doubles settled, gaps left empty."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, ProblemReport, locate
-from .assemble import Assembled, assemble, conflict_error
-from .clock import find_axis, shown_time
-from .source import Network, ReadOptions, Source, Workspace, Wrapped
-from .spool import Records
+from fields.errors import DataError, ProblemReport, locate
+from fields.readers.assemble import assemble, conflict_error
+from fields.readers.axis import find_axis
+from fields.readers.source import Network, ReadOptions, Source, SourceView, Workspace
+from fields.readers.spool import Records
+from fields.times import format_time
 
 __all__ = ["RowSource", "with_unique_stations"]
 
@@ -20,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class RowSource(Source):
-    """Base of readers that can give any rows of an array [time, station]."""
+    """Base of sources that can read any rows of an array [time, station]."""
 
     def __init__(
         self, seconds: Array, network: Network, units: Mapping[str, str], options: ReadOptions, work: Workspace
@@ -30,11 +31,12 @@ class RowSource(Source):
         self._seconds = seconds
         self._on_duplicate = options.on_duplicate
         self._command = work.command
-        self.axis = find_axis(np.unique(seconds), options.step, options.tolerance, self.label, work.command.given())
+        command = work.command.with_options()
+        self.axis = find_axis(np.unique(seconds), options.step, options.tolerance, self.label, command)
         if np.any(np.diff(seconds) < 0):
             at = int(np.flatnonzero(np.diff(seconds) < 0)[0])
             self.report.notice("SPDE-D035", "times were not in order and have been sorted", where=self.label,
-                               why=f"first at {shown_time(int(seconds[at + 1]))}")  # fmt: skip
+                               why=f"first at {format_time(int(seconds[at + 1]))}")  # fmt: skip
         slot, distance = self.axis.slots(seconds)
         near = np.flatnonzero((distance <= self.axis.tolerance) & (slot >= 0) & (slot < self.axis.count))
         if near.size < seconds.size:
@@ -48,42 +50,40 @@ class RowSource(Source):
 
     @abstractmethod
     def rows(self, index: Array) -> dict[str, Array]:
-        """Variables [row, station] of the rows at these positions."""
+        """Read the variables [row, station] of the rows at these positions."""
 
     def read(self, start: int, stop: int) -> dict[str, Array]:
-        """Variables for the steps ``start`` to ``stop``."""
+        """Read the variables [time, station] of the steps ``start`` to ``stop``."""
         low, high = np.searchsorted(self._slot, [start, stop])
         picked, slot = self._row[low:high], self._slot[low:high]
-        found = self.rows(picked)
+        tables = self.rows(picked)
         if slot.size == stop - start and slot.size == np.unique(slot).size:
-            return found
-        return self._placed(found, picked, slot, start, stop)
+            return tables
+        return self._placed(tables, picked, slot, start, stop)
 
-    def _placed(self, found: dict[str, Array], picked: Array, slot: Array, start: int, stop: int) -> dict[str, Array]:
-        """Gaps filled with NaN; rows that share a step settled value by value."""
+    def _placed(self, tables: dict[str, Array], picked: Array, slot: Array, start: int, stop: int) -> dict[str, Array]:
+        """Put rows on their steps: gaps become NaN, rows that share a step are settled value by value."""
         count = len(self.network)
-        made = {name: np.full((stop - start, count), np.nan, np.float32) for name in found}
+        placed = {name: np.full((stop - start, count), np.nan, np.float32) for name in tables}
         values, times = np.unique(slot, return_counts=True)
         single = np.isin(slot, values[times == 1])
-        for name, table in found.items():
-            made[name][slot[single] - start] = table[single]
+        for name, table in tables.items():
+            placed[name][slot[single] - start] = table[single]
         if single.all():
-            return made
-        names = list(found)
+            return placed
+        names = list(tables)
         rest = np.flatnonzero(~single)
         station = np.tile(np.arange(count, dtype=np.int32), rest.size)
         time = np.repeat(self._seconds[picked[rest]], count)
-        stacked = np.stack([found[name][rest].reshape(-1) for name in names])
+        stacked = np.stack([tables[name][rest].reshape(-1) for name in names])
         ids = [str(name) for name in self.network.ids]
-        settled: Assembled = assemble(
-            Records(time, station, stacked), self.axis, start, stop, ids, names, self._on_duplicate
-        )
+        settled = assemble(Records(time, station, stacked), self.axis, start, stop, ids, names, self._on_duplicate)
         if settled.conflict:
-            raise conflict_error(settled, self.label, self._command.given(("--on-duplicate", "first")))
+            raise conflict_error(settled, self.label, self._command.with_options(("--on-duplicate", "first")))
         shared = np.unique(slot[rest]) - start
         for name, table in zip(names, settled.values):
-            made[name][shared] = table[shared]
-        return made
+            placed[name][shared] = table[shared]
+        return placed
 
 
 def with_unique_stations(source: Source, options: ReadOptions, work: Workspace) -> Source:
@@ -97,13 +97,13 @@ def with_unique_stations(source: Source, options: ReadOptions, work: Workspace) 
             f"{len(double)} station ids occur more than once",
             code="SPDE-D033",
             where=locate(source.label, stations=double, out_of=len(ids)),
-            do=work.command.given(("--fix", "")) + "   merges them if they agree",
+            do=work.command.with_options(("--fix", "")) + "   merges them if they agree",
         )
     return _Merged(source)
 
 
-class _Merged(Wrapped):
-    """Stations of one id as one, if they stand at one place and agree."""
+class _Merged(SourceView):
+    """Source with stations of one id merged, if they stand at one place and agree."""
 
     def __init__(self, inner: Source) -> None:
         super().__init__(inner)
@@ -119,7 +119,7 @@ class _Merged(Wrapped):
                            where=inner.label)  # fmt: skip
 
     def read(self, start: int, stop: int) -> dict[str, Array]:
-        """Variables with one column for each id."""
+        """Read the variables with one column for each id."""
         return {name: self._merge(name, table) for name, table in self._inner.read(start, stop).items()}
 
     def _merge(self, name: str, table: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Looking at a file before reading it: what it is, how large it would become, and whether it may be loaded.
+"""Inspect a file before reading it: what it is, how large it would become, and whether it may be loaded.
 
 Files come from others. Nothing here unpickles, and nothing is allocated or inflated before the header says that it
 fits: a NumPy header against the file's size, a zip directory against the ratio and the limit.
@@ -20,7 +20,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from ..errors import DataError, UsageError, printable
+from fields.atomic import NotRegularFileError, open_regular
+from fields.errors import DataError, UsageError, printable
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
@@ -34,14 +35,16 @@ __all__ = [
     "map_npy",
     "open_binary",
     "read_npy_header",
+    "reason_of",
     "shown",
     "stream_npy_member",
+    "unreadable",
 ]
 
 DEFAULT_MAX_BYTES = 8 << 30
 # Weather as text shrinks by a factor of 5 to 30; zeros by 1000. Beyond 200 a file is a trap, not data.
 MAX_RATIO = 200
-# Small things may compress as well as they like: a megabyte hurts nobody.
+# Below a megabyte any ratio is harmless.
 RATIO_FLOOR = 1 << 20
 MAX_MEMBERS = 20_000
 _LONGEST_HEADER = 1 << 16
@@ -73,7 +76,7 @@ _TAR_MARK = slice(257, 262)
 
 
 def kind_of_bytes(head: bytes) -> str:
-    """What the first bytes of a file say it is: ``npy``, ``zip``, ``gzip``, ``tar``, …, ``pickle`` or ``text``."""
+    """Return the kind of file by its first bytes: ``npy``, ``zip``, ``gzip``, ``tar``, …, ``pickle``, ``text``."""
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind
@@ -85,28 +88,47 @@ def kind_of_bytes(head: bytes) -> str:
 
 
 def kind_in_words(kind: str) -> str:
-    """What a file is, for a message."""
-    known = {
+    """Describe a kind of file, for a message."""
+    words = {
         "npy": "a NumPy array", "zip": "a zip archive", "hdf5": "an HDF5 or NetCDF file", "netcdf": "a NetCDF file",
         "pickle": "a pickle, which is never loaded: it could run code", "utf-16": "text in UTF-16 (save it as UTF-8)",
         "empty": "empty", "text": "text",
     }  # fmt: skip
-    return known.get(kind, f"a {kind} file")
+    return words.get(kind, f"a {kind} file")
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """The name of a file for a message, escaped."""
+    """Return the name of a file for a message, escaped."""
     return printable(Path(path).name or str(path))
+
+
+def reason_of(problem: BaseException) -> str:
+    """Return the first line of what a library says is wrong with a file, escaped.
+
+    What a library says on pickles is not repeated: it advises how to allow them.
+    """
+    if "pickle" in str(problem).lower():
+        return "it holds Python objects, which are never loaded: they could run code"
+    return printable(str(problem).splitlines()[0] if str(problem) else type(problem).__name__)[:160]
+
+
+def unreadable(label: str, problem: BaseException) -> DataError:
+    """Return the error for a file that a library could not read."""
+    if "pickle" in str(problem).lower():
+        return DataError(
+            f"{label}: {reason_of(problem)}", code="SPDE-D101", do="write it again with numbers and plain texts alone"
+        )
+    return DataError(f"{label} cannot be read: {reason_of(problem)}", code="SPDE-D103")
 
 
 def open_binary(path: Path) -> IO[bytes]:
     """Open a regular file for reading; a directory, a device or a pipe is refused with the reason."""
     try:
-        if not path.exists():
-            raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100")
-        if not path.is_file():
-            raise UsageError(f"{printable(path)} is not a regular file", code="SPDE-D100")
-        return path.open("rb")
+        return open_regular(path)
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100") from None
+    except NotRegularFileError:
+        raise UsageError(f"{printable(path)} is not a regular file", code="SPDE-D100") from None
     except PermissionError:
         raise UsageError(f"{printable(path)} may not be read: permission denied", code="SPDE-D100") from None
     except (OSError, ValueError) as problem:
@@ -114,14 +136,14 @@ def open_binary(path: Path) -> IO[bytes]:
 
 
 def file_kind(path: Path) -> str:
-    """What a file is, by its content."""
+    """Return the kind of a file by its content."""
     with open_binary(path) as file:
         return kind_of_bytes(file.read(512))
 
 
 @dataclass(frozen=True, slots=True)
 class NpyHeader:
-    """A NumPy header that was read and found honest so far; ``offset`` is where the numbers begin."""
+    """NumPy header that was read and passed its checks; ``offset`` is where the numbers begin."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -222,7 +244,7 @@ def _require_bytes(header: NpyHeader, there: int, label: str) -> None:
 
 
 def check_ratio(inflated: int, packed: int, label: str) -> None:
-    """Refuse what would inflate beyond reason."""
+    """Refuse what would inflate more than `MAX_RATIO`."""
     if inflated > RATIO_FLOOR and inflated > MAX_RATIO * max(packed, 1):
         raise DataError(
             f"{label} would inflate {inflated / max(packed, 1):,.0f}:1 to {inflated:,} bytes; "
@@ -261,7 +283,7 @@ def check_names(names: list[str], label: str) -> None:
 
 
 def check_zip(file: IO[bytes], label: str, max_bytes: int) -> zipfile.ZipFile:
-    """Open a zip archive after its directory was found harmless; nothing is inflated.
+    """Open a zip archive after checking its directory; nothing is inflated.
 
     Raises
     ------

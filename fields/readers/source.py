@@ -1,4 +1,4 @@
-"""What a reader hands over: a network and its observations, readable by block of time, in the source's own units."""
+"""Define what a reader returns: a network and its observations, read by block of time, in the source's units."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ProblemReport, printable
-from .clock import Axis, render_step
-from .safety import DEFAULT_MAX_BYTES
+from fields.errors import ProblemReport, printable
+from fields.readers.axis import Axis
+from fields.readers.safety import DEFAULT_MAX_BYTES
+from fields.times import format_span
+from fields.variables import PressureKind
 
 __all__ = ["Command", "Network", "Progress", "ReadOptions", "Source", "Workspace"]
 
@@ -23,12 +25,15 @@ Progress = Callable[[str, int, int, str], None]
 
 
 def silent(stage: str, done: int, total: int, unit: str) -> None:
-    """Nobody is watching."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Stations in the order of the arrays; positions in the units that the source declares."""
+    """Stations in the order of the arrays; positions in the units that the source declares.
+
+    A type apart from `fields.places.Places`, which is in degrees and metres: ingest converts one into the other.
+    """
 
     ids: np.ndarray[Any, Any]
     lat: np.ndarray[Any, Any]
@@ -40,14 +45,14 @@ class Network:
         return len(self.ids)
 
     def take(self, index: np.ndarray[Any, Any]) -> Network:
-        """Some of the stations."""
+        """Select stations by index."""
         names = None if self.names is None else self.names[index]
         return Network(self.ids[index], self.lat[index], self.lon[index], self.alt[index], names)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a user says about a source; None leaves it to the source.
+    """What a user declares about a source; None leaves it to the source.
 
     ``step``, ``tolerance`` and ``start`` are seconds, the last on the source's clock. ``pressure`` is ``station`` or
     ``sea-level``: what the column called p holds. ``every`` takes each n-th step. ``exchange`` is ``lat,lon`` where the
@@ -70,20 +75,25 @@ class ReadOptions:
     drop: tuple[str, ...] = ()
     exchange: str | None = None
 
-    def typed(self) -> list[tuple[str, str]]:
-        """The options as typed on a command line."""
-        from .clock import shown_time
+    @property
+    def pressure_kind(self) -> PressureKind | None:
+        """Declared kind of the pressure called p; None leaves it to the source."""
+        return None if self.pressure is None else PressureKind(self.pressure.replace("-", "_"))
 
-        start = None if self.start is None else shown_time(self.start).replace(" ", "T")
+    def typed(self) -> list[tuple[str, str]]:
+        """Write the options as typed on a command line."""
+        from fields.times import format_iso
+
+        start = None if self.start is None else format_iso(self.start).removesuffix("Z")
         options: list[tuple[str, str | None]] = [
             ("--map", self.column_map),
-            ("--stations", self.stations),
+            ("--station-list", self.stations),
             *(("--unit", f"{name}={unit}") for name, unit in self.units.items()),
             ("--pressure", self.pressure),
             ("--time-zone", self.zone),
             ("--start", start),
-            ("--step", None if self.step is None else render_step(self.step)),
-            ("--tolerance", None if self.tolerance is None else render_step(self.tolerance)),
+            ("--step", None if self.step is None else format_span(self.step)),
+            ("--tolerance", None if self.tolerance is None else format_span(self.tolerance)),
             ("--every", None if self.every == 1 else str(self.every)),
             ("--on-duplicate", self.on_duplicate),
             ("--on-move", self.on_move),
@@ -95,7 +105,7 @@ class ReadOptions:
         return [(option, value) for option, value in options if value is not None]
 
 
-# Options that may stand several times; the name before "=" tells them apart.
+# Options that may stand several times; the name before "=" distinguishes them.
 _REPEATED = ("--unit", "--missing", "--trust")
 _OPTION = re.compile(r" (--[a-z-]+) ([^\s-]\S*)")
 _OPTIONS = re.compile(r"(?: --[a-z-]+ [^\s-]\S*)+")
@@ -103,14 +113,14 @@ _OPTIONS = re.compile(r"(?: --[a-z-]+ [^\s-]\S*)+")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The command that is being carried out, so that a message can say what to type instead."""
+    """The command being run, so that a message can say what to type instead."""
 
     source: str = "SRC"
     output: str = "OUT.zarr"
     options: tuple[tuple[str, str], ...] = ()
 
-    def given(self, *more: tuple[str, str]) -> str:
-        """The command with options added or replaced; an empty value stands for a switch."""
+    def with_options(self, *more: tuple[str, str]) -> str:
+        """Write the command with options added or replaced; an empty value stands for a switch."""
 
         def key(option: tuple[str, str]) -> tuple[str, str]:
             return option[0], option[1].partition("=")[0] if option[0] in _REPEATED else ""
@@ -120,28 +130,28 @@ class Command:
         return printable(shlex.join(["stationpde", "data", "ingest", self.source, "-o", self.output, *words]))
 
     def joined(self, texts: Iterable[str]) -> str | None:
-        """One command with the options that all these texts advise; None where they advise fewer than two."""
-        base, found = {*_OPTION.findall(self.given())}, []
+        """Write one command with the options that all these texts advise; None where they advise fewer than two."""
+        base, advised = {*_OPTION.findall(self.with_options())}, []
         for text in texts:
             _, there, after = text.partition(f"stationpde data ingest {shlex.quote(self.source)}")
             options = _OPTIONS.match(after.partition(shlex.quote(self.output))[2]) if there else None
-            found += [pair for pair in _OPTION.findall(options[0]) if pair not in base] if options else []
-        return self.given(*found) if len(set(found)) > 1 else None
+            advised += [pair for pair in _OPTION.findall(options[0]) if pair not in base] if options else []
+        return self.with_options(*advised) if len(set(advised)) > 1 else None
 
     def tidied(self, text: str) -> str:
-        """A text in which options were put behind this command, with each of them standing once."""
-        typed = self.given()
-        before, found, after = text.partition(typed)
+        """Rewrite a text in which options were put behind this command so that each of them stands once."""
+        typed = self.with_options()
+        before, command, after = text.partition(typed)
         options = _OPTIONS.match(after)
-        if not found or options is None:
+        if not command or options is None:
             return text
         pairs = [(option, value) for option, value in _OPTION.findall(options[0])]
-        return before + self.given(*pairs) + after[options.end() :]
+        return before + self.with_options(*pairs) + after[options.end() :]
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where a reader may keep scratch files, whom it tells how far it is, and the command that it serves."""
+    """Folder for a reader's scratch files, its progress callback, and the command that it serves."""
 
     folder: Path
     progress: Progress = silent
@@ -152,7 +162,7 @@ class Source(ABC):
     """Observations of a network, ready to be read in any block of time.
 
     ``units`` holds the declared unit of every variable, and of ``lat``, ``lon``, ``alt``. ``read`` gives arrays
-    [time, station] in these units with NaN where nothing was observed. ``report`` holds what was met on the way.
+    [time, station] in these units with NaN where nothing was observed. ``report`` holds the findings.
     """
 
     reader: str
@@ -161,7 +171,7 @@ class Source(ABC):
     network: Network
     units: Mapping[str, str]
     zone: str = "UTC"
-    pressure_kind: str = "station"
+    pressure_kind: PressureKind = PressureKind.STATION
     about: str = ""
 
     def __init__(self) -> None:
@@ -169,7 +179,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Variables for the steps ``start`` to ``stop`` of the axis."""
+        """Read the variables [time, station] of the steps ``start`` to ``stop`` of the axis."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -177,12 +187,12 @@ class Source(ABC):
         return tuple(name for name in self.units if name not in ("lat", "lon", "alt"))
 
     def findings(self) -> ProblemReport:
-        """What was met while reading, once everything has been read."""
+        """Return the findings, once everything has been read."""
         return self.report
 
 
-class Wrapped(Source):
-    """A source seen through a change; everything but what the change is about is passed on."""
+class SourceView(Source):
+    """Base of views of another source; what a view does not change is passed on."""
 
     def __init__(self, inner: Source) -> None:
         self.report = inner.report
@@ -191,12 +201,12 @@ class Wrapped(Source):
         self.axis, self.zone, self.pressure_kind, self.about = inner.axis, inner.zone, inner.pressure_kind, inner.about
 
     def findings(self) -> ProblemReport:
-        """What the whole source met."""
+        """Return the findings of the whole source."""
         return self._inner.findings()
 
 
-class Chosen(Wrapped):
-    """Some stations of a source."""
+class SelectedStations(SourceView):
+    """View of selected stations of a source."""
 
     def __init__(self, inner: Source, index: np.ndarray[Any, Any]) -> None:
         super().__init__(inner)
@@ -204,36 +214,36 @@ class Chosen(Wrapped):
         self.network = inner.network.take(index)
 
     def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Variables of the chosen stations."""
+        """Read the variables of the selected stations."""
         return {name: values[:, self._index] for name, values in self._inner.read(start, stop).items()}
 
 
-class Exchanged(Wrapped):
-    """A source whose latitudes are its longitudes and the other way round."""
+class ExchangedCoordinates(SourceView):
+    """View of a source with latitudes and longitudes exchanged."""
 
     def __init__(self, inner: Source) -> None:
         super().__init__(inner)
         self.network = replace(inner.network, lat=inner.network.lon, lon=inner.network.lat)
 
     def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
-        """The same values."""
+        """Read the same values."""
         return self._inner.read(start, stop)
 
 
-class Without(Wrapped):
-    """A source with some variables left out."""
+class WithoutVariables(SourceView):
+    """View of a source without the variables named."""
 
     def __init__(self, inner: Source, names: Collection[str]) -> None:
         super().__init__(inner)
         self.units = {name: unit for name, unit in inner.units.items() if name not in names}
 
     def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
-        """The other variables."""
+        """Read the other variables."""
         return {name: values for name, values in self._inner.read(start, stop).items() if name in self.units}
 
 
-class Thinned(Wrapped):
-    """Every n-th step of a source."""
+class EveryNthStep(SourceView):
+    """View of every n-th step of a source."""
 
     def __init__(self, inner: Source, every: int) -> None:
         super().__init__(inner)
@@ -242,7 +252,7 @@ class Thinned(Wrapped):
         self.axis = replace(axis, step=axis.step * every, count=-(-axis.count // every))
 
     def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Every n-th step from ``start`` to ``stop``."""
+        """Read every n-th step from ``start`` to ``stop``."""
         n = self._every
-        found = self._inner.read(start * n, min((stop - 1) * n + 1, self._inner.axis.count))
-        return {name: values[::n] for name, values in found.items()}
+        tables = self._inner.read(start * n, min((stop - 1) * n + 1, self._inner.axis.count))
+        return {name: values[::n] for name, values in tables.items()}

@@ -1,8 +1,8 @@
-"""Rows of any order on their way to a regular array: sorted runs on disk, read back by time.
+"""Keep rows of any order on disk as sorted runs and read them back by time.
 
 A table of any length is written as runs of about a million rows, each sorted by time. A block of time is then a slice
 of every run, found by bisection in the mapped files: memory depends on the block, never on the table. After a kill
-the finished runs are kept, and reading goes on behind them.
+the finished runs are kept, and reading resumes behind them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import atomic
+from fields import atomic
 
 __all__ = ["Records", "Spool"]
 
@@ -36,7 +36,7 @@ class Records:
 
     @classmethod
     def joined(cls, parts: Sequence[Records], variables: int) -> Records:
-        """Rows one after another."""
+        """Concatenate rows."""
         if not parts:
             return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((variables, 0), np.float32))
         if len(parts) == 1:
@@ -48,7 +48,7 @@ class Records:
         )
 
     def sorted(self) -> Records:
-        """By time, rows of equal time in the order in which they came."""
+        """Sort by time; rows of equal time stay in the order of the source."""
         if np.all(self.time[1:] >= self.time[:-1]):
             return self
         order = np.argsort(self.time, kind="stable")
@@ -74,7 +74,7 @@ class Spool:
     # ---- writing --------------------------------------------------------------------------------------------
 
     def add(self, records: Records) -> bool:
-        """Take rows; true when enough wait for a run, and `flush` should be called with the state behind them."""
+        """Add rows; return whether enough wait for a run: then call `flush` with the state behind them."""
         if len(records):
             self._waiting.append(records)
             self._rows += len(records)
@@ -91,8 +91,8 @@ class Spool:
             self.runs.append(len(rows))
             self._waiting, self._rows = [], 0
         self.state, self.is_complete = state, complete
-        kept = {"identity": self.identity, "runs": self.runs, "complete": complete, "state": state}
-        atomic.write_file(self.folder / "state.json", json.dumps(kept).encode())
+        saved = {"identity": self.identity, "runs": self.runs, "complete": complete, "state": state}
+        atomic.write_file(self.folder / "state.json", json.dumps(saved).encode())
 
     def _file(self, run: int) -> Path:
         return self.folder / f"run-{run:06d}.bin"
@@ -101,13 +101,13 @@ class Spool:
         return rows * (8 + 4 + 4 * self.variables)
 
     def _restore(self) -> None:
-        kept = atomic.read_json(self.folder / "state.json")
-        usable = isinstance(kept, dict) and kept.get("identity") == self.identity
+        saved = atomic.read_json(self.folder / "state.json")
+        usable = isinstance(saved, dict) and saved.get("identity") == self.identity
         if usable:
-            files = [(self._file(i), self._size(rows)) for i, rows in enumerate(kept["runs"])]
+            files = [(self._file(i), self._size(rows)) for i, rows in enumerate(saved["runs"])]
             usable = all(path.is_file() and path.stat().st_size == size for path, size in files)
         if usable:
-            self.runs, self.state, self.is_complete = list(kept["runs"]), kept["state"], bool(kept["complete"])
+            self.runs, self.state, self.is_complete = list(saved["runs"]), saved["state"], bool(saved["complete"])
         else:
             for path in self.folder.glob("run-*.bin"):
                 path.unlink()
@@ -116,7 +116,7 @@ class Spool:
 
     @property
     def rows(self) -> int:
-        """Rows in all runs."""
+        """Number of rows in all runs."""
         return sum(self.runs)
 
     def _run(self, index: int) -> Records:
@@ -127,16 +127,16 @@ class Spool:
         return Records(time, station, values)
 
     def distinct_times(self) -> Array:
-        """Every time at which there is a row, sorted."""
-        found = np.empty(0, np.int64)
+        """Return every time at which there is a row, sorted."""
+        times = np.empty(0, np.int64)
         for index in range(len(self.runs)):
             time = self._run(index).time
             first = np.concatenate([[True], time[1:] != time[:-1]])
-            found = np.union1d(found, time[first])
-        return found
+            times = np.union1d(times, time[first])
+        return times
 
     def read(self, begin: int, end: int) -> Records:
-        """Rows with ``begin <= time < end``, those of equal time in the order of the source."""
+        """Read rows with ``begin <= time < end``, those of equal time in the order of the source."""
         parts = []
         for index in range(len(self.runs)):
             run = self._run(index)

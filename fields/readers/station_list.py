@@ -1,4 +1,4 @@
-"""Station metadata that does not stand in the rows: in lines above the columns, or in a list of its own."""
+"""Read station metadata outside the rows: in lines above the columns, or in a separate list."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError, UsageError, printable
-from .archives import Member
-from .column_map import ColumnMap, Stations
-from .csv_text import TextLayout, examine
-from .safety import open_binary, shown
+from fields.errors import DataError, UsageError, printable
+from fields.readers.archives import Member
+from fields.readers.column_map import ColumnMap, StationColumns
+from fields.readers.csv_text import TextLayout, examine
+from fields.readers.safety import open_binary, shown
 
 __all__ = ["header_station", "listed_stations", "name_id"]
 
-Listed = dict[str, tuple[float, float, float, str]]
+StationList = dict[str, tuple[float, float, float, str]]
 _LARGEST = 64 << 20
 
 
@@ -29,8 +29,8 @@ def _number(text: str, decimal: str, what: str, label: str) -> float:
         raise DataError(f"{label}: {what} '{printable(cell)[:40]}' is not a number", code="SPDE-D133") from None
 
 
-def header_station(layout: TextLayout, column_map: ColumnMap) -> Listed:
-    """The station that the lines above the column names describe."""
+def header_station(layout: TextLayout, column_map: ColumnMap) -> StationList:
+    """Read the station that the lines above the column names describe."""
     lines = dict(layout.header)
     stations = column_map.stations
 
@@ -51,29 +51,29 @@ def header_station(layout: TextLayout, column_map: ColumnMap) -> Listed:
 
 
 def name_id(label: str, pattern: str) -> str:
-    """The station id in a file's name."""
+    """Extract the station id from a file's name."""
     name = label.rpartition(" › ")[2]
-    found = re.search(pattern, name)
-    if found is None or not found[1]:
+    match = re.search(pattern, name)
+    if match is None or not match[1]:
         raise DataError(
             f"the name '{printable(name)}' does not match the pattern {pattern!r}",
             code="SPDE-D133",
             do="correct `pattern` under [station] in the column map",
         )
-    return found[1]
+    return match[1]
 
 
-def listed_stations(source: Path, column_map: ColumnMap, options: object) -> Listed:
-    """The list of stations: given on the command line, or the file that the map names, beside the source."""
-    given = getattr(options, "stations", None)
+def listed_stations(source: Path, column_map: ColumnMap, options: object) -> StationList:
+    """Read the list of stations named on the command line, or the file beside the source that the map names."""
+    named = getattr(options, "stations", None)
     folder = source if source.is_dir() else source.parent
-    if not given and not column_map.stations.file:
+    if not named and not column_map.stations.file:
         raise UsageError(
             "the map takes positions from a list of stations, and none is named",
             code="SPDE-D134",
-            do="add --stations FILE.csv",
+            do="add --station-list FILE.csv",
         )
-    path = Path(given) if given else folder / column_map.stations.file
+    path = Path(named) if named else folder / column_map.stations.file
     with open_binary(path) as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
@@ -81,16 +81,16 @@ def listed_stations(source: Path, column_map: ColumnMap, options: object) -> Lis
     return _parse_list(Member(shown(path), None, content, len(content), path), column_map)  # type: ignore[arg-type]
 
 
-def _parse_list(member: Member, column_map: ColumnMap) -> Listed:
+def _parse_list(member: Member, column_map: ColumnMap) -> StationList:
     import csv
     import io
 
-    from .column_map import TextForm
+    from fields.readers.column_map import TextForm
 
     layout = examine(member, TextForm())
     places = _columns(layout, column_map.stations)
     text = member.head[layout.body :].decode(layout.encoding, errors="replace")
-    made: Listed = {}
+    listed: StationList = {}
     try:
         for number, row in enumerate(csv.reader(io.StringIO(text), delimiter=layout.separator), 2):
             if not row:
@@ -101,24 +101,24 @@ def _parse_list(member: Member, column_map: ColumnMap) -> Listed:
                     code="SPDE-D123",
                 )
             name = row[places["id"]].strip()
-            if name in made:
+            if name in listed:
                 raise DataError(f"{member.label} line {number}: station '{printable(name)}' is listed twice",
                                 code="SPDE-D033")  # fmt: skip
             label = f"{member.label} line {number}"
             lat, lon, alt = (_number(row[places[k]], layout.decimal, k, label) for k in ("lat", "lon", "alt"))
-            made[name] = (lat, lon, alt, row[places["name"]][:200] if "name" in places else "")
+            listed[name] = (lat, lon, alt, row[places["name"]][:200] if "name" in places else "")
     except csv.Error as problem:
         raise DataError(f"{member.label} is not a table: {printable(problem)}", code="SPDE-D123") from None
-    return made
+    return listed
 
 
-def _columns(layout: TextLayout, stations: Stations) -> dict[str, int]:
-    made = {}
+def _columns(layout: TextLayout, stations: StationColumns) -> dict[str, int]:
+    places = {}
     for key in ("id", "lat", "lon", "alt", "name"):
         names = getattr(stations, key)
-        found = next((layout.columns.index(n) for n in names if n in layout.columns), None)
-        if found is not None:
-            made[key] = found
+        column = next((layout.columns.index(n) for n in names if n in layout.columns), None)
+        if column is not None:
+            places[key] = column
         elif key != "name":
             raise DataError(
                 f"{layout.label} has no column {' or '.join(map(repr, names))}",
@@ -126,4 +126,4 @@ def _columns(layout: TextLayout, stations: Stations) -> dict[str, int]:
                 where=f"its columns are {', '.join(printable(c) for c in layout.columns[:12])}",
                 do="name them under [station] in the column map",
             )
-    return made
+    return places

@@ -1,4 +1,4 @@
-"""Tables: one CSV or parquet file for each station, or long ones, in folders and archives, by column map."""
+"""Read tables by column map: one CSV or parquet file for each station, or long ones, in folders and archives."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, FieldsError, ProblemReport, printable
-from ..schema_time import summer_time_jumps
-from .archives import Member, members, tables_in
-from .assemble import Assembled, assemble, conflict_error
-from .clock import find_axis, shown_time
-from .column_map import ColumnMap, load_map, shipped_map
-from .csv_text import examine
-from .gather import Gathered, gather
-from .parquet import is_parquet, parquet_columns
-from .registry import Reader
-from .safety import file_kind
-from .source import ReadOptions, Source, Workspace
+from fields.errors import DataError, FieldsError, ProblemReport, printable
+from fields.readers.archives import Member, members, tables_in
+from fields.readers.assemble import AssembledBlock, assemble, conflict_error
+from fields.readers.axis import find_axis
+from fields.readers.column_map import ColumnMap, load_map, shipped_map
+from fields.readers.csv_text import examine
+from fields.readers.gathering import GatheredTables, gather
+from fields.readers.parquet import is_parquet, parquet_columns
+from fields.readers.registry import Reader
+from fields.readers.safety import file_kind
+from fields.readers.source import ReadOptions, Source, Workspace
+from fields.times import format_time, summer_time_jumps
+from fields.variables import PressureKind
 
-__all__ = ["READER", "TableSource", "choose_map"]
+__all__ = ["READER", "TableSource", "choose_map", "without_absent_columns"]
 
-# Tried in this order where no map is given.
+# Tried in this order where the user names no map.
 _TRIED = ("inmet", "tidy")
 _HOUR = 3600
 _DAY = 86_400
@@ -32,14 +33,14 @@ _FEWEST_FOR_CLOCK = 5
 
 
 class TableSource(Source):
-    """A spooled table on its regular axis."""
+    """Spooled table on its regular axis."""
 
     def __init__(
         self, path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace, reader: str = "table"
     ) -> None:
         super().__init__()
         self.reader, self.label = reader, printable(path.name)
-        self._gathered: Gathered = gather(path, column_map, options, work)
+        self._gathered: GatheredTables = gather(path, column_map, options, work)
         self._command = work.command
         self._on_duplicate = options.on_duplicate
         self.report.extend(self._gathered.report)
@@ -55,26 +56,26 @@ class TableSource(Source):
         step = options.step or column_map.time.step
         tolerance = options.tolerance if options.tolerance is not None else column_map.time.tolerance
         distinct = self._gathered.spool.distinct_times()
-        self.axis = find_axis(distinct, step, tolerance, self.label, work.command.given())
+        self.axis = find_axis(distinct, step, tolerance, self.label, work.command.with_options())
         self._holes = self._clock_holes(distinct)
         self._doubles = self._off_axis = self._conflicts = 0
 
     def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Variables for the steps ``start`` to ``stop``."""
+        """Read the variables [time, station] of the steps ``start`` to ``stop``."""
         axis = self.axis
         begin = axis.start + start * axis.step
         reach = max(axis.tolerance, (axis.step - 1) // 2)
         rows = self._gathered.spool.read(begin - reach, begin + (stop - start - 1) * axis.step + reach + 1)
-        found = assemble(rows, axis, start, stop, self._gathered.roster.ids, self._names, self._on_duplicate)
-        if found.conflict:
-            raise self._conflict(found, start)
-        self._doubles += found.doubles
-        self._off_axis += found.off_axis
-        self._conflicts += found.conflicts
-        return {name: table for name, table in zip(self._names, found.values) if name in self.units}
+        block = assemble(rows, axis, start, stop, self._gathered.roster.ids, self._names, self._on_duplicate)
+        if block.conflict:
+            raise self._conflict(block, start)
+        self._doubles += block.doubles
+        self._off_axis += block.off_axis
+        self._conflicts += block.conflicts
+        return {name: table for name, table in zip(self._names, block.values) if name in self.units}
 
     def findings(self) -> ProblemReport:
-        """Doubles and rows beside the axis, counted while everything was read once."""
+        """Return the findings, with counts of doubles and of rows beside the axis, once everything has been read."""
         report = ProblemReport()
         report.extend(self.report)
         settled = {"first": "the first was kept", "mean": "their mean was taken"}.get(self._on_duplicate or "", "")
@@ -86,7 +87,8 @@ class TableSource(Source):
         if self._off_axis and self.axis.tolerance == 0:
             report.notice(
                 "SPDE-D036", f"{self._off_axis:,} rows lie between the steps of the axis and were left out",
-                where=self.label, do=f"{self._command.given(('--tolerance', '10min'))} takes those within 10 minutes",
+                where=self.label,
+                do=f"{self._command.with_options(('--tolerance', '10min'))} takes those within 10 minutes",
             )  # fmt: skip
         if self._holes.size and not self._gathered.zone_declared:
             # One absent hour on such a day may be chance, two are a rule.
@@ -98,16 +100,18 @@ class TableSource(Source):
         return report
 
     def _ask_zone(self) -> str:
-        return f"{self._command.given(('--time-zone', 'Area/City'))} (as Europe/Paris; UTC if the hours are right)"
+        """Write the command that declares the clock."""
+        command = self._command.with_options(("--time-zone", "Area/City"))
+        return f"{command} (as Europe/Paris; UTC if the hours are right)"
 
     def _clock_holes(self, distinct: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Days on which no station reports one of the small hours: a clock put forward."""
+        """Find days on which no station reports one of the small hours: a clock was put forward."""
         if len(self.network) < _FEWEST_FOR_CLOCK:
             return np.empty(0, "datetime64[D]")
         return summer_time_jumps(distinct.astype("datetime64[s]"))[0]
 
-    def _conflict(self, found: Assembled, start: int) -> DataError:
-        crowd = found.slot_doubles
+    def _conflict(self, block: AssembledBlock, start: int) -> DataError:
+        crowd = block.slot_doubles
         step = self.axis.step
         if crowd is not None and not self._gathered.zone_declared and step <= _HOUR:
             twice = np.flatnonzero(crowd >= max(2, len(self.network)))
@@ -115,18 +119,18 @@ class TableSource(Source):
             # Clocks are put back once a year, by an hour.
             once_a_year = days.size <= 2 + self.axis.count * step // (180 * _DAY)
             if once_a_year and 0 < twice.size <= days.size * (_HOUR // step):
-                when = shown_time(self.axis.start + (start + int(twice[0])) * step)
+                when = format_time(self.axis.start + (start + int(twice[0])) * step)
                 return DataError(
                     f"times look like a clock with summer time, and no zone is declared: {when} is there twice",
                     code="SPDE-D037",
                     where=self.label,
                     do=self._ask_zone(),
                 )
-        return conflict_error(found, self.label, self._command.given(("--on-duplicate", "first")))
+        return conflict_error(block, self.label, self._command.with_options(("--on-duplicate", "first")))
 
 
 def choose_map(path: Path, options: ReadOptions) -> ColumnMap:
-    """The map that was given, or the shipped one that fits the first table."""
+    """Choose the map that the user names, or the shipped one that fits the first table."""
     if options.column_map:
         return load_map(options.column_map).with_units(options.units)
     first = next(members(path, options.max_bytes), None)
@@ -158,15 +162,15 @@ def _columns(member: Member, column_map: ColumnMap) -> list[str]:
 
 
 def open_table(path: Path, options: ReadOptions, work: Workspace) -> Source:
-    """The reader's way in."""
-    chosen = _with_columns_of(path, choose_map(path, options))
-    if options.pressure == "sea-level" and "p" in chosen.variables:
+    """Open tables as a source."""
+    chosen = without_absent_columns(choose_map(path, options), path)
+    if options.pressure_kind == PressureKind.SEA_LEVEL and "p" in chosen.variables:
         chosen = _as_sea_level(chosen)
     return TableSource(path, chosen, options, work)
 
 
-def _with_columns_of(path: Path, column_map: ColumnMap) -> ColumnMap:
-    """The map without variables that a single long table has no column for: rows then take less room on the way."""
+def without_absent_columns(column_map: ColumnMap, path: Path) -> ColumnMap:
+    """Leave out variables that a single long table has no column for, so that its rows take less room on disk."""
     if path.is_dir() or file_kind(path) not in ("text", "parquet"):
         return column_map
     columns = set(_columns(next(members(path, 0)), column_map))
@@ -175,8 +179,9 @@ def _with_columns_of(path: Path, column_map: ColumnMap) -> ColumnMap:
 
 
 def _as_sea_level(column_map: ColumnMap) -> ColumnMap:
+    """Declare the column of p as pressure reduced to the sea."""
     moved = {("psl" if name == "p" else name): c for name, c in column_map.variables.items() if name != "psl"}
-    return replace(column_map, variables=moved, pressure_kind="sea_level")
+    return replace(column_map, variables=moved, pressure_kind=PressureKind.SEA_LEVEL)
 
 
 def _recognises(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Times written as text, parsed by whole columns: ISO 8601, a declared format, or seconds since 1970."""
+"""Parse times written as text by whole columns: ISO 8601, a declared format, or seconds since 1970."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _UNPARSED = np.iinfo(np.int64).min
 
 
 def parse_times(texts: pa.Array, formats: tuple[str, ...]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], int]:
-    """Seconds since 1970 of distinct texts.
+    """Convert distinct texts to seconds since 1970.
 
     Returns
     -------
-    seconds : on the clock of the text, or UTC where the text names its own offset
-    aware : where it does
+    seconds : on the clock of the text, or UTC where the text names an offset
+    aware : whether the text names an offset
     bad : position of the first text that no format fits, or -1
     """
     texts = pc.utf8_trim_whitespace(texts)
@@ -31,8 +31,7 @@ def parse_times(texts: pa.Array, formats: tuple[str, ...]) -> tuple[np.ndarray[A
         if open_.size == 0:
             break
         part = texts if open_.size == len(texts) else texts.take(pa.array(open_))
-        found, named = _by_form(part, form)
-        seconds[open_], aware[open_] = found, named
+        seconds[open_], aware[open_] = _by_form(part, form)
     missing = np.flatnonzero(seconds == _UNPARSED)
     return seconds, aware, int(missing[0]) if missing.size else -1
 

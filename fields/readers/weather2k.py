@@ -1,4 +1,4 @@
-"""Weather2K arrays: (station, channel, time), mapped from disk and read by block of time.
+"""Read Weather2K arrays (station, channel, time), mapped from disk, by block of time.
 
 Two releases exist, told apart by their number of channels; channel orders are those of the authors' tables. Times are
 not in the file: the length of the two releases gives them, any other length must be accompanied by ``--start``, and by
@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, locate, printable
-from .clock import Axis, Zone, parse_instant, render_step
-from .registry import Reader
-from .safety import map_npy, open_binary, read_npy_header, shown
-from .source import Network, ReadOptions, Source, Thinned, Workspace
+from fields.errors import DataError, locate, printable
+from fields.readers.axis import Axis
+from fields.readers.registry import Reader
+from fields.readers.safety import map_npy, open_binary, read_npy_header, shown
+from fields.readers.source import EveryNthStep, Network, ReadOptions, Source, Workspace
+from fields.times import Zone, format_span, parse_time
 
 __all__ = ["READER", "RELEASES", "Release"]
 
@@ -31,7 +32,7 @@ _UNITS = {"p": "hPa", "t": "degC", "rh": "%", "dd": "degrees", "ff": "m/s"}
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One release: its channels, and the length and step of the whole record."""
+    """Release of the data: its channels, and the length and step of the whole record."""
 
     title: str
     channels: int
@@ -49,7 +50,7 @@ RELEASES = (
 
 
 class Weather2kSource(Source):
-    """A mapped array."""
+    """Weather2K array mapped from disk."""
 
     def __init__(self, path: Path, options: ReadOptions, work: Workspace) -> None:
         super().__init__()
@@ -80,23 +81,23 @@ class Weather2kSource(Source):
         if options.zone is None:
             self.report.notice(
                 "SPDE-D141", f"times are taken as {_ZONE}, which the file does not say", where=self.label,
-                do=work.command.given(("--time-zone", "UTC")) + " if they are UTC",
+                do=work.command.with_options(("--time-zone", "UTC")) + " if they are UTC",
             )  # fmt: skip
 
     def _axis(self, length: int, options: ReadOptions, zone: Zone, work: Workspace) -> Axis:
         release = self._release
-        usual = render_step(release.step)
+        step = format_span(release.step)
         if length != release.length and options.start is None:
             raise DataError(
                 f"{self.label} has {length:,} times; {release.title} has {release.length:,}, so the times are unknown",
                 code="SPDE-D142",
                 where=f"{self.label} holds no times, only their order",
-                do=f"{work.command.given(('--start', _START), ('--time-zone', 'UTC'))}   with the real start and zone; "
-                f"with --step as well if it is not {usual}",
+                do=f"{work.command.with_options(('--start', _START), ('--time-zone', 'UTC'))}   with the real start "
+                f"and zone; with --step as well if it is not {step}",
             )
         if length != release.length and options.step is None:
-            self.report.notice("SPDE-D141", f"times are taken as {usual} apart, as in the release", where=self.label)
-        start = parse_instant(_START) if options.start is None else options.start
+            self.report.notice("SPDE-D141", f"times are taken as {step} apart, as in the release", where=self.label)
+        start = parse_time(_START) if options.start is None else options.start
         first, _ = zone.to_utc(np.asarray([start]), self.label)
         return Axis(int(first[0]), options.step or release.step, length)
 
@@ -119,7 +120,7 @@ class Weather2kSource(Source):
         return Network(np.asarray(ids, dtype=str), first[:, 0], first[:, 1], first[:, 2])
 
     def read(self, start: int, stop: int) -> dict[str, np.ndarray[Any, Any]]:
-        """Variables for the steps ``start`` to ``stop``."""
+        """Read the variables [time, station] of the steps ``start`` to ``stop``."""
         return {
             name: np.ascontiguousarray(self._array[:, channel, start:stop].T)
             for name, channel in self._release.places.items()
@@ -127,7 +128,7 @@ class Weather2kSource(Source):
 
 
 def _station_numbers(path: Path, count: int) -> list[str] | None:
-    """Station numbers of ``idx2stat.txt`` (a line ``index number``, or the numbers alone); None if it is absent."""
+    """Read the station numbers of ``idx2stat.txt`` (lines ``index number``, or numbers alone); None if it is absent."""
     if not path.is_file():
         return None
     with open_binary(path) as file:
@@ -140,8 +141,8 @@ def _station_numbers(path: Path, count: int) -> list[str] | None:
         numbers = [row[0] for row in rows]
     else:
         try:
-            found = {int(row[0]): row[1] for row in rows}
-            numbers = [found[i] for i in range(count)]
+            by_index = {int(row[0]): row[1] for row in rows}
+            numbers = [by_index[i] for i in range(count)]
         except (ValueError, IndexError, KeyError):
             raise DataError(
                 f"{shown(path)} does not give a number to each of {count} stations", code="SPDE-D143",
@@ -156,9 +157,9 @@ def _station_numbers(path: Path, count: int) -> list[str] | None:
 
 
 def open_weather2k(path: Path, options: ReadOptions, work: Workspace) -> Source:
-    """The reader's way in."""
+    """Open a Weather2K array as a source."""
     source = Weather2kSource(path, options, work)
-    return Thinned(source, options.every) if options.every > 1 else source
+    return EveryNthStep(source, options.every) if options.every > 1 else source
 
 
 def _recognises(path: Path) -> int:
@@ -169,8 +170,8 @@ def _recognises(path: Path) -> int:
             return 0
         file.seek(0)
         header = read_npy_header(file, shown(path))
-    known = len(header.shape) == 3 and header.shape[1] in (13, 23) and header.dtype.kind == "f"
-    return 3 if known else 1
+    has_channels = len(header.shape) == 3 and header.shape[1] in (13, 23) and header.dtype.kind == "f"
+    return 3 if has_channels else 1
 
 
 READER = Reader("weather2k", "Weather2K arrays (both releases)", _recognises, open_weather2k)

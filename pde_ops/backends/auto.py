@@ -10,7 +10,9 @@ from torch import Tensor
 from ..errors import BackendError
 from ..grid import Grid2D
 from ..lowering import Program
+from ..transforms import is_transforming
 from . import Inputs, March, Runner, make_runner
+from .eager import EagerRunner
 
 if TYPE_CHECKING:
     from ..integrators.scaling import Rule
@@ -27,6 +29,7 @@ class AutoRunner:
         self.program = program
         self.grid = grid
         self._runners: dict[str, Runner] = {}
+        self._plain = EagerRunner(program, grid)
 
     def tendency(self, inputs: Inputs) -> Tensor:
         """Return F(state)."""
@@ -45,9 +48,9 @@ class AutoRunner:
         from ..integrators.scaling import scaled  # integrators import the backends
 
         runner = self.runner_for(inputs.state)
-        own = getattr(runner, "scaled_advance", None)
-        if own is not None:
-            advanced: Tensor = own(inputs, dt, factor, rule, rho)
+        scaled_advance = getattr(runner, "scaled_advance", None)
+        if scaled_advance is not None:
+            advanced: Tensor = scaled_advance(inputs, dt, factor, rule, rho)
             return advanced
         return inputs.state + factor[:, None, None] * scaled(dt * runner.tendency(inputs), inputs.state, rule, rho)
 
@@ -57,13 +60,15 @@ class AutoRunner:
         return f"auto ({chosen or 'not run yet'})"
 
     def runner_for(self, state: Tensor) -> Runner:
-        """The runner for this state's device, made on first use."""
+        """Return the runner for this state's device, made on first use; plain torch for what torch transforms."""
         kind = state.device.type
+        if is_transforming():
+            return self._plain
         if kind not in self._runners:
             preferred = "fused" if kind == "cpu" else "inductor"
             try:
                 self._runners[kind] = make_runner(preferred, self.program, self.grid)
             except BackendError as problem:
                 log.warning("backend 'auto' runs plain torch: %s", problem)
-                self._runners[kind] = make_runner("torch", self.program, self.grid)
+                self._runners[kind] = self._plain
         return self._runners[kind]

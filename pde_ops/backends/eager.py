@@ -89,7 +89,7 @@ class EagerRunner:
             values[member] = value
 
     def _stacked(self, positions: Sequence[int], values: list[Any], state: Tensor) -> Tensor:
-        """Values side by side on the field axis; consecutive fields are a view of the state."""
+        """Return values side by side on the field axis; consecutive fields are a view of the state."""
         nodes = [self.program.nodes[i] for i in positions]
         first = nodes[0].index
         if all(node.kind == "field" and node.index == first + k for k, node in enumerate(nodes)):
@@ -98,7 +98,7 @@ class EagerRunner:
 
 
 def _oriented(node: Node, arguments: list[Any]) -> list[Any]:
-    """Arguments that know how walls turn them, where that is not what the operator expects."""
+    """Return arguments that know how walls turn them, where that is not what the operator expects."""
     return [turned(a, flip) for a, flip in zip(arguments, node.flips, strict=True)] if node.flips else arguments
 
 

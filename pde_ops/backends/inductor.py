@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -9,8 +10,10 @@ from torch import Tensor
 
 from ..grid import BoundGrid, Grid2D
 from ..lowering import Program
+from ..transforms import is_transforming
 from . import Inputs, March, step_by_step
 from .eager import EagerRunner
+from .fused.cache import private_folder
 
 __all__ = ["InductorRunner"]
 
@@ -31,11 +34,15 @@ class InductorRunner:
 
     def tendency(self, inputs: Inputs) -> Tensor:
         """Return F(state)."""
+        if is_transforming():  # torch.compile cannot start under a transform
+            return self._eager.tendency(inputs)
         result: Tensor = self._function("tendency", self._tendency)(*self._unpack(inputs))
         return result
 
     def advance(self, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
         """Return state + factor · dt · F(state)."""
+        if is_transforming():
+            return self._eager.advance(inputs, dt, factor)
         result: Tensor = self._function("advance", self._advance)(*self._unpack(inputs), dt, factor)
         return result
 
@@ -49,6 +56,10 @@ class InductorRunner:
 
     def _function(self, name: str, plain: Any) -> Any:
         if name not in self._compiled:
+            if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+                # torch would take a folder below the shared temporary directory, whose name anybody can guess, and
+                # load code from it. Triton's files lie in the same folder.
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(private_folder("inductor", owners_alone=True))
             self._compiled[name] = torch.compile(plain, fullgraph=True, backend=self.compiler)
         return self._compiled[name]
 

@@ -55,7 +55,7 @@ def pde_step_ratios(quick: bool = False, *, inductor: bool = False, fused: str =
 def measure(problem: Problem, backends: Sequence[str], *, quick: bool) -> dict[str, dict[str, float]]:
     """Return ns a cell of every variant, by ``forward``, ``forward_backward``, ``range_…``, and of the triad."""
     modules = {name: compiled(problem, name) for name in backends}
-    found: dict[str, dict[str, float]] = {}
+    timings: dict[str, dict[str, float]] = {}
     for scale in ("none", "range"):
         steps = {**_eager_variants(problem, scale), **{n: _backend_step(m, problem, scale) for n, m in modules.items()}}
         rounds = (5, 3) if quick else (25, 15)
@@ -63,9 +63,9 @@ def measure(problem: Problem, backends: Sequence[str], *, quick: bool) -> dict[s
         bound = {"triad": triad(problem.cells)} if scale == "none" else {}
         forward = {name: _forward(make(False)) for name, make in steps.items()}
         both = {name: _forward_backward(make(True), problem) for name, make in steps.items()}
-        found[f"{prefix}forward"] = _per_cell(interleaved({**forward, **bound}, rounds[0]), problem.cells)
-        found[f"{prefix}forward_backward"] = _per_cell(interleaved(both, rounds[1]), problem.cells)
-    return found
+        timings[f"{prefix}forward"] = _per_cell(interleaved({**forward, **bound}, rounds[0]), problem.cells)
+        timings[f"{prefix}forward_backward"] = _per_cell(interleaved(both, rounds[1]), problem.cells)
+    return timings
 
 
 def compiled(problem: Problem, backend: str) -> Tendency:
@@ -120,8 +120,8 @@ def _backend_step(module: Tendency, problem: Problem, scale: str) -> Callable[[b
     return make
 
 
-def _forward(made: Step) -> Call:
-    run, _ = made
+def _forward(step: Step) -> Call:
+    run, _ = step
 
     def call() -> None:
         with torch.no_grad():
@@ -130,8 +130,8 @@ def _forward(made: Step) -> Call:
     return call
 
 
-def _forward_backward(made: Step, problem: Problem) -> Call:
-    run, leaves = made
+def _forward_backward(step: Step, problem: Problem) -> Call:
+    run, leaves = step
     cotangent = torch.randn(problem.state.shape, generator=torch.Generator().manual_seed(1))
 
     def call() -> None:
@@ -148,11 +148,11 @@ def _summary(
     measured: Mapping[str, dict[str, dict[str, float]]], fused: str, errors: dict[str, float]
 ) -> dict[str, Any]:
     def against(forms: Sequence[str], kind: str) -> dict[str, float]:
-        fastest = {size: min(found[kind][f"eager_{form}"] for form in forms) for size, found in measured.items()}
-        return {size: fastest[size] / found[kind][fused] for size, found in measured.items()}
+        fastest = {size: min(timings[kind][f"eager_{form}"] for form in forms) for size, timings in measured.items()}
+        return {size: fastest[size] / timings[kind][fused] for size, timings in measured.items()}
 
     def against_bound(kind: str) -> dict[str, float]:
-        return {size: found[kind][fused] / found["forward"]["triad"] for size, found in measured.items()}
+        return {size: timings[kind][fused] / timings["forward"]["triad"] for size, timings in measured.items()}
 
     every = tuple(eager_step.FORMS)
     return {
@@ -161,7 +161,9 @@ def _summary(
         "forward_vs_eager": against(PLAIN, "forward"),
         "forward_backward_vs_eager": against(PLAIN, "forward_backward"),
         "forward_vs_bound": against_bound("forward"),
-        "vs_weathergft_quoted": {s: WEATHERGFT_FORWARD / found["forward"][fused] for s, found in measured.items()},
+        "vs_weathergft_quoted": {
+            size: WEATHERGFT_FORWARD / own_timings["forward"][fused] for size, own_timings in measured.items()
+        },
         "range": {
             "forward_vs_tuned_eager": against(every, "range_forward"),
             "forward_backward_vs_tuned_eager": against(every, "range_forward_backward"),
@@ -171,5 +173,5 @@ def _summary(
         },
         "gradient_error": max(errors.values()),
         "gradient_errors": errors,
-        "ns_per_cell": {size: dict(found) for size, found in measured.items()},
+        "ns_per_cell": {size: dict(own_timings) for size, own_timings in measured.items()},
     }

@@ -23,14 +23,14 @@ def interleaved(variants: Mapping[str, Callable[[], object]], rounds: int) -> di
     rounds : how often every variant gets its turn
     """
     repeats = {name: _repeats(call) for name, call in variants.items()}
-    taken: dict[str, list[float]] = {name: [] for name in variants}
+    durations: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, call in variants.items():
             started = time.process_time()
             for _ in range(repeats[name]):
                 call()
-            taken[name].append((time.process_time() - started) / repeats[name])
-    return {name: min(seconds) for name, seconds in taken.items()}
+            durations[name].append((time.process_time() - started) / repeats[name])
+    return {name: min(seconds) for name, seconds in durations.items()}
 
 
 def _repeats(call: Callable[[], object]) -> int:

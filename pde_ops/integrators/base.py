@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import DeclarationError, StabilityError
 from ..registry import Registry
 from ..splitting import take_flows
-from ..stability import transport_growth, transports
+from ..stability import transport_growth, transports, wave_fields
 from ..tendency import Tendency
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Integrator(nn.Module):
         return math.inf if limits is None else limits.dt / limits.substeps
 
     def _check_split(self, handled: frozenset[str]) -> None:
-        """What was taken out must be put back by somebody, and what is to be treated must have been taken out."""
+        """Check that what was taken out is put back, and that what is to be treated was taken out."""
         flows, transport = bool(self.tendency.flows), self.tendency.transport is not None
         if flows and "flows" not in handled:
             raise DeclarationError(
@@ -103,10 +103,12 @@ class Integrator(nn.Module):
                 do="take integrators['semi_lagrangian'], or compile without semi_lagrangian",
             )
         if "flows" in self.treats and not flows:
-            some = bool(take_flows(self.tendency.system.equations)[1])
+            has_flows = bool(take_flows(self.tendency.system.equations)[1])
             raise DeclarationError(
                 f"{self.name}: no term with a closed-form update was taken out of '{self.tendency.system.name}'",
-                do="compile(grid, exact_flows=True)" if some else "none of its terms has one: take integrators['heun']",
+                do="compile(grid, exact_flows=True)"
+                if has_flows
+                else "none of its terms has one: take integrators['heun']",
             )
         if "transport" in self.treats and not transport:
             raise DeclarationError(
@@ -125,6 +127,17 @@ class Integrator(nn.Module):
             )
         if limits is not None and self.polynomial is not None:
             self._check_transport(self.polynomial)
+            self._check_waves()
+
+    def _check_waves(self) -> None:
+        """Refuse limits that say nothing of waves which fields carry together, and would seem to."""
+        ringing = wave_fields(self.tendency.equations)
+        if ringing:
+            raise StabilityError(
+                f"{self.name}: the limits of the tendency do not bound the waves of {', '.join(ringing)}",
+                do="compile without limits, with a step below stability.stable_time_step(tendency, state=…, "
+                "scheme='rk4')",
+            )
 
     def _check_transport(self, polynomial: tuple[float, ...]) -> None:
         """Limits promise stability up to a Courant number of 1: the scheme must keep that for what advects here."""

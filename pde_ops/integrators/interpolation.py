@@ -82,7 +82,7 @@ def _along(
 
 
 def _inside(cell: Tensor, size: int, kind: Kind) -> tuple[Tensor, Tensor]:
-    """The cell whose value a ghost cell repeats, and whether it lies behind a mirror."""
+    """Return the cell whose value a ghost cell repeats, and whether it lies behind a mirror."""
     if kind == "periodic":
         return cell.remainder(size), torch.zeros_like(cell, dtype=torch.bool)
     if kind == "reflecting":

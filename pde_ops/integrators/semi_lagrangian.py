@@ -89,21 +89,21 @@ class SemiLagrangian(Integrator):
         return state if self.inner is None else self.inner(state, closures)
 
     def _cells_per_second(self, state: Tensor, closures: Closures | None) -> Float[Tensor, "batch 2 y x"]:
-        """The wind in cell units, in which a trajectory knows nothing of the width of its row: rows, then columns."""
+        """Return the wind in cells per second (rows, then columns), so that a row's width does not matter."""
         u, v = self.tendency.wind(state, closures)
         grid = self.tendency.inputs(state, closures).grid
         return torch.stack([v / grid.dy, u / grid.dx], dim=1)
 
     def _departures(self, now: Tensor, later: Tensor) -> Float[Tensor, "batch 2 y x"]:
-        """Row and column that the air of each cell comes from."""
+        """Return row and column that the air of each cell comes from."""
         ny, nx = now.shape[-2:]
         row = torch.arange(ny, dtype=now.dtype, device=now.device)[:, None].expand(ny, nx)
         column = torch.arange(nx, dtype=now.dtype, device=now.device).expand(ny, nx)
         here = torch.stack([row, column])
         there = here - self.dt * now
         for _ in range(self.iterations):
-            met = interpolate(now, there, self.tendency.grid.boundary, odd=("y", "x"))
-            there = here - 0.5 * self.dt * (met + later)
+            upstream = interpolate(now, there, self.tendency.grid.boundary, odd=("y", "x"))
+            there = here - 0.5 * self.dt * (upstream + later)
         return there
 
     def _transport(self, state: Tensor, departures: Tensor) -> Tensor:
@@ -117,18 +117,18 @@ class SemiLagrangian(Integrator):
         return torch.stack(channels, dim=1)
 
     def _check_split(self, handled: frozenset[str]) -> None:
-        """The inner integrator puts closed-form flows back, or refuses to lose them."""
+        """Let the inner integrator put closed-form flows back, or refuse to lose them."""
         super()._check_split(handled | {"flows"})
 
     def _check_limits(self) -> None:
-        """The wind has no limit here; the inner integrator checks its own."""
+        """Leave the wind without a limit; the inner integrator checks its own."""
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, {self.interpolation}, {self.iterations} iterations"
 
 
 def _at_rest(tendency: Tendency) -> bool:
-    """Whether nothing is left of the equations but transport."""
+    """Return whether nothing is left of the equations but transport."""
     nodes, outputs = tendency.program.nodes, tendency.program.outputs
     empty = all(nodes[i].kind == "constant" and nodes[i].value == 0.0 for i in outputs)
     return empty and not tendency.flows

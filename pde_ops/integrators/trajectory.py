@@ -41,13 +41,13 @@ def integrate(
     """
     if steps < 0 or (keep is not None and keep < 1):
         raise DeclarationError(f"integrate: `steps` must be 0 or more and `keep` 1 or more, not {steps} and {keep}")
-    kept = [state]
+    states = [state]
     for number in range(steps):
         state = step(state, closures(number) if callable(closures) else closures)
         if keep is not None and (number + 1) % keep == 0:
-            kept.append(state)
+            states.append(state)
     _check_finite(step, state, steps)
-    return state if keep is None else torch.stack(kept)
+    return state if keep is None else torch.stack(states)
 
 
 def _check_finite(step: Integrator, state: Tensor, steps: int) -> None:

@@ -24,7 +24,7 @@ _FORNBERG = "Fornberg (1988), Math. Comp. 51, 699-706, Table 1"
 
 
 def second_differences(a: Any, grid: Any) -> Any:
-    """Flux-form five-point Laplacian; shared with the hyperdiffusion, which applies it twice."""
+    """Return the flux-form five-point Laplacian; shared with the hyperdiffusion, which applies it twice."""
     n = around(a, grid)
     north, south = face_lengths(grid)
     along_y = (north * (n[0, 1] - a) - south * (a - n[0, -1])) / (grid.dx * grid.dy**2)

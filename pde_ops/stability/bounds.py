@@ -6,7 +6,8 @@ cap and the wind at its bound each mode is then still stable, for forward Euler 
 for the Runge-Kutta schemes with those operators that :func:`pde_ops.stability.transport_growth` finds stable at a
 Courant number of 1 (an integrator checks that when it is made). The budget does not see couplings between fields (a
 gravity wave, latent heat feeding back on saturation), nor coefficients that are statics or closures:
-:func:`pde_ops.stability.growth` does.
+:func:`pde_ops.stability.spectrum` does, about a state. A system whose fields carry waves is therefore refused, here
+and by integrators that are given such limits.
 
 Rotation left in the tendency is the one coupling that is looked after: friction gets a floor, with which Euler does
 not amplify a uniform wind. Waves of four cells in a wind of Courant number C still grow by up to
@@ -28,6 +29,7 @@ from ..flows import Flow, Rotation
 from ..grid import Grid2D
 from ..symbols import Field, Positive
 from ..units import parse_unit, same_dimension
+from .couplings import wave_fields
 from .courant import DEFAULT_MAX_WIND, demand_per_second, friction_floor
 from .modes import curvature
 
@@ -78,11 +80,6 @@ class Limits:
         return self.room / (2.0 * self._squared)
 
     @property
-    def hyperdiffusivity_cap(self) -> float:
-        """m⁴/s, likewise; the eigenvalues of ∇⁴ reach 16(1/dx² + 1/dy²)²."""
-        return self.room / (8.0 * self._squared**2)
-
-    @property
     def rate_cap(self) -> float:
         """1/s, likewise; a relaxation slower than 1/Δt also never overshoots its target."""
         return min(2.0 * self.room, 1.0 / self.part)
@@ -106,27 +103,27 @@ class Limits:
 
     def floors(self, equations: Equations) -> dict[str, float]:
         """Lower bound of the friction of a field that the tendency turns, without which Euler lets it grow."""
-        rates = [rate for found in turning(equations).values() for rate in found]
+        rates = [rate for slowing in turning(equations).values() for rate in slowing]
         if self.rotation == 0.0 or not rates:
             return {}
         floor = friction_floor(self.rotation, self.part)
         return {rate.name: floor for rate in rates}
 
     def _spends(self, right: Expr) -> Counter[Positive]:
-        """Coefficients that draw on the budget of an equation, with the number of times they stand in it."""
+        """Return coefficients that draw on the budget of an equation, with the number of times they stand in it."""
         kinds = ("m**2/s", "m**4/s", "1/s", *(("1/m",) if self.max_wind > 0.0 else ()))
-        found = (node for node in walk(right) if isinstance(node, Positive))
-        return Counter(symbol for symbol in found if any(_has_unit(symbol, kind) for kind in kinds))
+        coefficients = (node for node in walk(right) if isinstance(node, Positive))
+        return Counter(symbol for symbol in coefficients if any(_has_unit(symbol, kind) for kind in kinds))
 
     def _cost(self, symbol: Positive, right: Expr) -> float:
-        """What one unit of a coefficient takes of the budget: half the largest eigenvalue of its operator."""
+        """Return what one unit of a coefficient takes of the budget: half the largest eigenvalue of its operator."""
         if _has_unit(symbol, "1/s"):
             return 0.5
         if _has_unit(symbol, "1/m"):  # quadratic drag c|V|V, whose derivative is 2c|V|
             return self.max_wind
         power = 2 if _has_unit(symbol, "m**2/s") else 4
-        usual = (4.0 * self._squared) ** (power // 2)
-        return 0.5 * max([usual, *(curvature(call, self.dx, self.dy) for call in _mixing(right, power))])
+        five_point = (4.0 * self._squared) ** (power // 2)
+        return 0.5 * max([five_point, *(curvature(call, self.dx, self.dy) for call in _mixing(right, power))])
 
 
 def limits(
@@ -152,8 +149,16 @@ def limits(
     Raises
     ------
     StabilityError
-        If a number is not finite, or more than ``max_substeps`` would be needed.
+        If a number is not finite, more than ``max_substeps`` would be needed, or the fields of ``system`` carry waves
+        of their own.
     """
+    ringing = wave_fields(system.equations) if system is not None else ()
+    if ringing and system is not None:
+        raise StabilityError(
+            f"the fields {', '.join(ringing)} of '{system.name}' carry waves, which limits of wind, mixing and "
+            "relaxation do not bound",
+            do="compile without limits, with a step below stability.stable_time_step(tendency, state=…, scheme='rk4')",
+        )
     if not (math.isfinite(dt) and dt > 0.0):
         raise StabilityError(f"the time step must be finite and positive seconds, not {dt}", do="pass dt=1800.0")
     for name, value in {"max_wind": max_wind, "diffusivity": diffusivity, "rate": rate}.items():
@@ -161,26 +166,26 @@ def limits(
             raise StabilityError(f"`{name}` must be finite and not negative, not {value}")
     rim = grid.boundary.rim
     fixed = demand_per_second(grid, max_wind, rate=0.0 if rim is None else 1.0 / rim.timescale)
-    wanted = fixed + demand_per_second(grid, 0.0, diffusivity, rate=rate)
-    needed = max(1, math.ceil(dt * wanted), math.ceil(dt * fixed / (1.0 - SPARE)))
+    demand = fixed + demand_per_second(grid, 0.0, diffusivity, rate=rate)
+    needed = max(1, math.ceil(dt * demand), math.ceil(dt * fixed / (1.0 - SPARE)))
     count = needed if substeps is None else substeps
-    made = _made(grid, dt, count, max_wind, fixed)
-    while system is not None and count < max_substeps and substeps is None and not _has_room(made, system):
+    limits = _made(grid, dt, count, max_wind, fixed)
+    while system is not None and count < max_substeps and substeps is None and not _has_room(limits, system):
         count += 1
-        made = _made(grid, dt, count, max_wind, fixed)
+        limits = _made(grid, dt, count, max_wind, fixed)
     if count > max_substeps or count < needed:
-        asked = "" if substeps is None else f", {substeps} were asked for"
+        requested = "" if substeps is None else f", {substeps} were asked for"
         raise StabilityError(
             f"{max_wind:g} m/s on {grid.dx.min() / 1e3:.3g} x {grid.dy / 1e3:.3g} km cells needs {needed} sub-steps "
-            f"of a {dt:g} s step{asked} and {max_substeps} are allowed",
+            f"of a {dt:g} s step{requested} and {max_substeps} are allowed",
             do="shorten the step, lower `max_wind`, or compile with semi_lagrangian=True",
         )
-    return made
+    return limits
 
 
 def turning(equations: Equations) -> dict[Field, list[Positive]]:
-    """Fields that rotation turns explicitly, each with the coefficients that slow it down."""
-    found = {}
+    """Return fields that rotation turns explicitly, each with the coefficients that slow it down."""
+    turned = {}
     for field, right in equations.items():
         calls = [node for node in walk(right) if isinstance(node, Call)]
         if any(isinstance(call.operator.flow, Rotation) for call in calls):
@@ -189,20 +194,20 @@ def turning(equations: Equations) -> dict[Field, list[Positive]]:
                 if isinstance(call.operator.flow, Flow) and call.argument(call.operator.flow.evolves) == field
             ]  # fmt: skip
             arguments = [argument for call in slowing for argument in call.arguments]
-            found[field] = [a for a in arguments if isinstance(a, Positive) and _has_unit(a, "1/s")]
-    return found
+            turned[field] = [a for a in arguments if isinstance(a, Positive) and _has_unit(a, "1/s")]
+    return turned
 
 
 def strongest(tendency: Tendency) -> dict[str, float]:
-    """Largest diffusivity, hyperdiffusivity and sum of rates among the coefficients of a compiled system."""
+    """Return the largest diffusivity, hyperdiffusivity and sum of rates among the coefficients of a compiled system."""
     values = dict(zip([s.name for s in tendency.coefficients.symbols], tendency.coefficients().tolist(), strict=True))
-    found = {"diffusivity": 0.0, "hyperdiffusivity": 0.0, "rate": 0.0}
+    strongest_values = {"diffusivity": 0.0, "hyperdiffusivity": 0.0, "rate": 0.0}
     for right in tendency.equations.values():
         symbols = {node for node in walk(right) if isinstance(node, Positive)}
-        for name, unit in zip(found, ("m**2/s", "m**4/s", "1/s"), strict=True):
+        for name, unit in zip(strongest_values, ("m**2/s", "m**4/s", "1/s"), strict=True):
             here = sum(values[s.name] for s in symbols if _has_unit(s, unit))
-            found[name] = max(found[name], here)
-    return found
+            strongest_values[name] = max(strongest_values[name], here)
+    return strongest_values
 
 
 def _made(grid: Grid2D, dt: float, count: int, max_wind: float, fixed: float) -> Limits:
@@ -217,8 +222,8 @@ def _made(grid: Grid2D, dt: float, count: int, max_wind: float, fixed: float) ->
     )
 
 
-def _has_room(made: Limits, system: PDESystem) -> bool:
-    caps = made.caps(system.equations)
+def _has_room(limits: Limits, system: PDESystem) -> bool:
+    caps = limits.caps(system.equations)
     return all(HEADROOM * s.init <= caps.get(s.name, math.inf) for s in system.coefficients)
 
 
@@ -230,12 +235,12 @@ def _mixing(right: Expr, power: int) -> list[Call]:
     """Calls in an equation that a diffusivity (power 2) or hyperdiffusivity (power 4) goes with."""
     length = parse_unit(f"m**{power}")
     coefficient = parse_unit(f"m**{power}/s")
-    found = []
+    factors = []
     for node in walk(right):
         if not isinstance(node, Call):
             continue
         first, *rest = node.arguments
         is_derivative = not rest and same_dimension(node.unit * length, first.unit)
         if is_derivative or (len(rest) == 1 and same_dimension(rest[0].unit, coefficient)):
-            found.append(node)
-    return found
+            factors.append(node)
+    return factors

@@ -19,6 +19,7 @@ Hundsdorfer & Verwer (2003), Time-Dependent Advection-Diffusion-Reaction Equatio
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -53,7 +54,7 @@ def inverse_spacings(grid: Grid2D) -> tuple[float, float]:
 
 
 def courant_number(grid: Grid2D, u: Tensor | float, v: Tensor | float, dt: float) -> float:
-    r"""Largest number of cells that the wind crosses in a step, both axes added.
+    r"""Return the largest number of cells that the wind crosses in a step, both axes added.
 
     .. math:: C = \max \Delta t\left(\frac{|u|}{\Delta x} + \frac{|v|}{\Delta y}\right)
 
@@ -68,22 +69,22 @@ def courant_number(grid: Grid2D, u: Tensor | float, v: Tensor | float, dt: float
 
 
 def diffusion_number(grid: Grid2D, diffusivity: float, dt: float) -> float:
-    r"""Share of the stability budget that diffusion takes, :math:`2\kappa\Delta t(1/\Delta x^2 + 1/\Delta y^2)`."""
+    r"""Return the share of the stability budget of diffusion, :math:`2\kappa\Delta t(1/\Delta x^2 + 1/\Delta y^2)`."""
     return 2.0 * diffusivity * dt * inverse_spacings(grid)[1]
 
 
 def wind_limit(grid: Grid2D, dt: float) -> float:
-    """Largest wind [m/s] that upwind Euler carries in any direction, without diffusion."""
+    """Return the largest wind [m/s] that upwind Euler carries in any direction, without diffusion."""
     return 1.0 / (dt * inverse_spacings(grid)[0])
 
 
 def diffusivity_limit(grid: Grid2D, dt: float) -> float:
-    """Largest diffusivity [m²/s] that Euler bears, without wind."""
+    """Return the largest diffusivity [m²/s] that Euler bears, without wind."""
     return 1.0 / (2.0 * dt * inverse_spacings(grid)[1])
 
 
 def friction_floor(f: float, dt: float) -> float:
-    r"""Smallest friction [1/s] with which Euler does not amplify a turning wind.
+    r"""Return the smallest friction [1/s] with which Euler does not amplify a turning wind.
 
     .. math:: (1 - r\Delta t)^2 + f^2\Delta t^2 \le 1 \iff r \ge \frac{1 - \sqrt{1 - f^2\Delta t^2}}{\Delta t}
        \approx \tfrac12 f^2\Delta t
@@ -109,31 +110,78 @@ def stable_time_step(
     diffusivity: float | None = None,
     hyperdiffusivity: float | None = None,
     rate: float | None = None,
+    state: Tensor | None = None,
+    closures: Mapping[str, Tensor] | None = None,
+    scheme: str = "euler",
 ) -> float:
-    """Longest stable step [s] of upwind Euler.
+    """Return the longest stable step [s]: of upwind Euler by its budget, or of any scheme about a state.
+
+    Without a state only wind, mixing and relaxation count, each at its largest, under forward Euler. With one, the
+    spectrum of the system linearised about it counts (:mod:`pde_ops.stability.spectrum`), couplings between fields
+    included; the coefficients are those of the system and the wind is that of the state.
 
     Parameters
     ----------
     on : a grid, or a compiled system, whose coefficients then count where nothing else is given
     max_wind : m/s; by default the limit that the system was compiled with, else 40 m/s
     diffusivity : m²/s; hyperdiffusivity : m⁴/s; rate : 1/s, relaxation of any kind
+    state, closures : ``[batch, field, y, x]`` and as for the tendency; for a compiled system alone
+    scheme : name of an explicit integrator; another than Euler needs a state
+
+    Raises
+    ------
+    StabilityError
+        If the fields of the system carry waves of their own and no state tells how fast, or if the scheme lets a
+        mode grow at any step.
     """
-    known = {"diffusivity": 0.0, "hyperdiffusivity": 0.0, "rate": 0.0}
+    overrides = {"diffusivity": diffusivity, "hyperdiffusivity": hyperdiffusivity, "rate": rate}
+    if state is not None or scheme != "euler":
+        if max_wind is not None or any(value is not None for value in overrides.values()):
+            raise StabilityError("about a state, wind and coefficients are its own", do="leave the other numbers out")
+        return _step_about(on, state, closures, scheme)
+    strengths = {"diffusivity": 0.0, "hyperdiffusivity": 0.0, "rate": 0.0}
     if not isinstance(on, Grid2D):
         from .bounds import strongest  # the coefficients of a system; a grid needs none of it
+        from .couplings import wave_fields
 
-        known = strongest(on)
+        ringing = wave_fields(on.equations)
+        if ringing:
+            raise StabilityError(
+                f"the fields {', '.join(ringing)} of '{on.system.name}' carry waves, whose speed depends on the state",
+                do="pass state=… and the scheme, such as scheme='rk4'",
+            )
+        strengths = strongest(on)
         max_wind = on.limits.max_wind if max_wind is None and on.limits is not None else max_wind
     grid = on if isinstance(on, Grid2D) else on.grid
-    given = {"diffusivity": diffusivity, "hyperdiffusivity": hyperdiffusivity, "rate": rate}
-    known.update({name: value for name, value in given.items() if value is not None})
-    demand = demand_per_second(grid, DEFAULT_MAX_WIND if max_wind is None else max_wind, **known)
+    strengths.update({name: value for name, value in overrides.items() if value is not None})
+    demand = demand_per_second(grid, DEFAULT_MAX_WIND if max_wind is None else max_wind, **strengths)
     return math.inf if demand == 0.0 else 1.0 / demand
+
+
+def _step_about(
+    on: Grid2D | Tendency, state: Tensor | None, closures: Mapping[str, Tensor] | None, scheme: str
+) -> float:
+    from .spectrum import spectrum  # the modes of a system; a grid needs none of it
+    from .summary import polynomial_of
+
+    if isinstance(on, Grid2D) or state is None:
+        raise StabilityError(
+            "a spectrum belongs to a compiled system and a state", do="pass system.compile(grid) and state=…"
+        )
+    polynomial = polynomial_of(scheme)
+    modes = spectrum(on, state, closures)
+    longest = modes.longest_step(polynomial)
+    if longest == 0.0:
+        raise StabilityError(
+            f"{scheme} lets {modes.limiting(1.0 / modes.fastest, polynomial)} grow at any step",
+            do="take scheme='ssprk3' or 'rk4', or compile with exact_flows=True where it is rotation",
+        )
+    return longest
 
 
 def demand_per_second(
     grid: Grid2D, max_wind: float, diffusivity: float = 0.0, hyperdiffusivity: float = 0.0, rate: float = 0.0
 ) -> float:
-    """The bracket of the condition above [1/s]; ∇⁴, whose eigenvalues reach 16(1/dx² + 1/dy²)², takes half of that."""
+    """Return the bracket of the condition above [1/s]; ∇⁴ has eigenvalues up to 16(1/dx² + 1/dy²)² and takes half."""
     inverse, squared = inverse_spacings(grid)
     return max_wind * inverse + 2.0 * diffusivity * squared + 8.0 * hyperdiffusivity * squared**2 + 0.5 * rate

@@ -1,4 +1,4 @@
-r"""Von Neumann analysis of any composed system: how fast its fastest mode grows.
+r"""Von Neumann analysis of operators and schemes: how fast a step lets a wave grow.
 
 A linear, translation-invariant tendency multiplies the wave :math:`e^{i\mathbf k\mathbf x}` by its symbol
 :math:`\lambda(\mathbf k)`, the Fourier transform of its response to a single cell; for several fields the symbol is a
@@ -30,7 +30,19 @@ from ..operator import Operator
 if TYPE_CHECKING:
     from ..tendency import Tendency
 
-__all__ = ["EULER", "complete", "curvature", "growth", "transport_growth", "transports", "winds"]
+__all__ = [
+    "CELLS",
+    "EULER",
+    "amplification",
+    "carries_its_wind",
+    "complete",
+    "curvature",
+    "factors",
+    "symbol_of",
+    "transport_growth",
+    "transports",
+    "winds",
+]
 
 EULER = (1.0, 1.0)
 """Coefficients of the stability polynomial of forward Euler, 1 + z."""
@@ -40,15 +52,20 @@ WAVES = 48  # per axis at which symbols are looked at, the shortest wave among t
 
 
 def amplification(z: Tensor, polynomial: Sequence[float]) -> float:
-    """Largest |R(z)| of a stability polynomial."""
+    """Return the largest |R(z)| of a stability polynomial."""
+    return float(factors(z, polynomial).abs().max())
+
+
+def factors(z: Tensor, polynomial: Sequence[float]) -> Tensor:
+    """Return R(z), by which a step multiplies each mode."""
     total = torch.zeros_like(z)
     for coefficient in reversed(polynomial):
         total = total * z + coefficient
-    return float(total.abs().max())
+    return total
 
 
 def transport_growth(operator: Operator, polynomial: Sequence[float], courant: float = 1.0) -> float:
-    """Largest factor by which a step multiplies a wave carried at a Courant number, over wind directions.
+    """Return the largest factor by which a step multiplies a wave carried at a Courant number, over wind directions.
 
     A value above 1 means that the scheme and the operator do not go together at that Courant number.
     """
@@ -66,56 +83,27 @@ def _transport_symbols(operator: Operator) -> tuple[Tensor, ...]:
         for east in (1.0, 0.75, 0.5, 0.25, 0.0):
             wind = dict(zip(operator.wind, (east, 1.0 - east), strict=True))
             arguments = [wind.get(name, _pulse()) for name in operator.inputs]
-            symbols.append(_symbol(operator.body(*arguments, grid=grid, **operator.options)))
+            symbols.append(symbol_of(operator.body(*arguments, grid=grid, **operator.options)))
     return tuple(symbols)
 
 
+@lru_cache(maxsize=64)
+def carries_its_wind(operator: Operator) -> bool:
+    """Tell whether an advection changes a uniform field where the wind converges, as the flux form does."""
+    assert operator.wind is not None
+    with _for_real():
+        grid = Grid2D.plane(CELLS, CELLS, dx=1.0, boundary="periodic").bind(torch.float64, "cpu")
+        uniform = torch.ones(CELLS, CELLS, dtype=torch.float64)
+        arguments = [_pulse() if name in operator.wind else uniform for name in operator.inputs]
+        return float(operator.body(*arguments, grid=grid, **operator.options).abs().max()) > 0.0
+
+
 def curvature(call: Call, dx: float, dy: float) -> float:
-    """Largest eigenvalue of a mixing operator at unit coefficient: 4(1/dx² + 1/dy²) for the five-point Laplacian."""
+    """Return the largest eigenvalue of a mixing operator of coefficient 1: 4(1/dx² + 1/dy²) for the five-point ∇²."""
     with _for_real():
         grid = Grid2D.plane(CELLS, CELLS, dx=dx, dy=dy, boundary="periodic").bind(torch.float64, "cpu")
         arguments = [_pulse(), *(1.0 for _ in call.arguments[1:])]
-        return float(_symbol(call.operator.body(*arguments, grid=grid, **dict(call.options))).abs().max())
-
-
-def growth(
-    tendency: Tendency,
-    state: Tensor,
-    dt: float,
-    polynomial: Sequence[float] = EULER,
-    closures: Mapping[str, Tensor] | None = None,
-) -> float:
-    """Factor by which the fastest mode grows in a step, around the air of one cell spread over a plane.
-
-    The cell is the one where the wind crosses most cells per second, and the plane has the spacing and the
-    Coriolis parameter of its row: what is unstable there is unstable. What an integrator takes out of the tendency,
-    closed-form flows or transport, is left out here too.
-
-    Parameters
-    ----------
-    state : ``[batch, field, y, x]``
-    dt : s
-    polynomial : coefficients of the scheme's stability polynomial, constant first
-    closures : as for the tendency; what is missing counts as 0
-    """
-    inputs = tendency.inputs(state, complete(tendency, state, closures))
-    place = _windiest(tendency, state, closures)
-    frozen = _on_plane(tendency, inputs.statics, *place[1:])
-    sample, row, column = place
-    here = state[sample, :, row, column].detach().double().cpu()
-    base = here[None, :, None, None].expand(1, -1, CELLS, CELLS).contiguous().requires_grad_()
-    given = {
-        name: value[sample, row, column].detach().double().cpu()
-        for name, value in zip(tendency.closure_names, inputs.closures, strict=True)
-        if name in frozen.closure_names
-    }
-    with torch.enable_grad():
-        rates = frozen(base, given)[0, :, CELLS // 2, CELLS // 2] + 0.0 * base.sum()  # also where nothing depends on it
-    # The gradient of one cell's tendency is the response to a pulse, mirrored: its transform is the symbol's conjugate,
-    # which has the same modulus under a polynomial with real coefficients.
-    rows = [_symbol(torch.autograd.grad(rate, base, retain_graph=True)[0][0]) for rate in rates]
-    matrices = torch.stack(rows).permute(2, 3, 0, 1)  # [wave, wave, of, by]
-    return amplification(dt * torch.linalg.eigvals(matrices), polynomial)
+        return float(symbol_of(call.operator.body(*arguments, grid=grid, **dict(call.options))).abs().max())
 
 
 def transports(tendency: Tendency) -> set[Operator]:
@@ -127,14 +115,14 @@ def transports(tendency: Tendency) -> set[Operator]:
 def winds(
     tendency: Tendency, state: Tensor, closures: Mapping[str, Tensor] | None = None
 ) -> list[tuple[Tensor, Tensor]]:
-    """The different winds that advect something in a system, before any limit: ``[batch, y, x]`` each."""
-    found: dict[tuple[Expr, Expr], None] = {}
+    """Return the different winds that advect something in a system, before any limit: ``[batch, y, x]`` each."""
+    winds: dict[tuple[Expr, Expr], None] = {}
     for call in tendency.system.calls():
         if call.operator.wind is not None:
             u, v = (call.argument(name) for name in call.operator.wind)
-            found[u, v] = None
+            winds[u, v] = None
     program = lower(
-        [part for wind in found for part in wind],
+        [part for wind in winds for part in wind],
         tendency.fields,
         tendency.system.closures,
         tendency.system.coefficients,
@@ -154,34 +142,6 @@ def complete(tendency: Tendency, state: Tensor, closures: Mapping[str, Tensor] |
     return {name: (closures or {}).get(name, zero) for name in tendency.closure_names}
 
 
-def _windiest(tendency: Tendency, state: Tensor, closures: Mapping[str, Tensor] | None) -> tuple[int, int, int]:
-    """Sample, row and column where the advecting wind is fastest in cell units."""
-    crossed = torch.zeros(state[:, 0].shape, dtype=torch.float64)
-    dx = torch.tensor(tendency.grid.dx)[:, None]
-    for u, v in winds(tendency, state, closures):
-        crossed = torch.maximum(crossed, u.double().abs().cpu() / dx + v.double().abs().cpu() / tendency.grid.dy)
-    sample, cell = divmod(int(crossed.argmax()), crossed[0].numel())
-    row, column = divmod(cell, crossed.shape[-1])
-    return sample, row, column
-
-
-def _on_plane(tendency: Tendency, statics: Mapping[str, Tensor], row: int, column: int) -> Tendency:
-    """The same system, coefficients included, on a periodic plane that is everywhere like one cell."""
-    grid, system = tendency.grid, tendency.system
-    plane = Grid2D.plane(CELLS, CELLS, dx=float(grid.dx[row]), dy=grid.dy, f=float(grid.f[row]), boundary="periodic")
-    shape = (grid.ny, grid.nx)
-    frozen = system.compile(
-        plane,
-        limits=tendency.limits,
-        exact_flows=bool(tendency.flows),
-        semi_lagrangian=tendency.transport is not None,
-        statics={s.name: statics[s.name].expand(shape)[row, column].cpu() for s in system.statics},
-    ).double()
-    with torch.no_grad():
-        frozen.coefficients.raw.copy_(tendency.coefficients.raw)
-    return frozen
-
-
 @contextmanager
 def _for_real() -> Iterator[None]:
     """Compute numbers on the CPU even while a model is laid out with fake tensors or on another default device."""
@@ -195,8 +155,8 @@ def _pulse() -> Tensor:
     return pulse
 
 
-def _symbol(response: Tensor) -> Tensor:
-    """Fourier transform of a response to the pulse, about the pulse."""
+def symbol_of(response: Tensor) -> Tensor:
+    """Return the Fourier transform of a response to the pulse, about the pulse."""
     padded = torch.nn.functional.pad(response, (0, WAVES - CELLS, 0, WAVES - CELLS))
     half = CELLS // 2
     symbol: Tensor = torch.fft.fft2(padded.roll((-half, -half), (-2, -1)))

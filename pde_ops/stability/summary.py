@@ -22,14 +22,13 @@ from .courant import (
     friction_floor,
     wind_limit,
 )
-from .modes import amplification, growth, transport_growth, transports, winds
+from .modes import amplification, transport_growth, transports, winds
+from .spectrum import ROUND_OFF, Spectrum, spectrum
 
 if TYPE_CHECKING:
     from ..tendency import Tendency
 
-__all__ = ["StabilityReport", "report"]
-
-ROUND_OFF = 1e-6  # a factor this close to 1 is not growth
+__all__ = ["StabilityReport", "polynomial_of", "report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,8 @@ class StabilityReport:
     rotation_growth : factor by which the scheme multiplies a turning, unforced wind in a day; None without rotation
     friction_floor : 1/s, friction below which Euler lets that wind grow; None without rotation or where none suffices
     clamped_cells, cells : how many cells have their wind limited, of how many; None without a state
-    growth : factor a sub-step gives the fastest mode around the state's windiest cell; None without a state
+    growth : factor a sub-step gives the fastest mode of the system linearised about the state; None without a state
+    limiting : the terms that this mode lives by; None without a state
     advice : what to change, empty if nothing
     """
 
@@ -65,6 +65,7 @@ class StabilityReport:
     clamped_cells: int | None
     cells: int | None
     growth: float | None
+    limiting: str | None
     advice: tuple[str, ...]
 
     @property
@@ -88,7 +89,7 @@ class StabilityReport:
         if self.clamped_cells is not None:
             lines.append(f"  limited wind  {self.clamped_cells} of {self.cells} cells")
         if self.growth is not None:
-            lines.append(f"  fastest mode  x {self.growth:.4g} a sub-step")
+            lines.append(f"  fastest mode  x {self.growth:.4g} a sub-step, by {self.limiting}")
         return "\n".join([*lines, *(f"  do            {line}" for line in self.advice)])
 
 
@@ -111,14 +112,15 @@ def report(
     """
     step, substeps = _step(tendency, dt)
     part = step / substeps
-    polynomial = _polynomial(scheme)
+    polynomial = polynomial_of(scheme)
     wind, courant, clamped = _wind(tendency, state, part, closures)
-    known, grid = strongest(tendency), tendency.grid
+    strengths, grid = strongest(tendency), tendency.grid
+    modes = None if state is None else spectrum(tendency, state, closures)
     figures = _Figures(
         courant=courant,
-        demand=courant + part * demand_per_second(grid, 0.0, **known),
+        demand=courant + part * demand_per_second(grid, 0.0, **strengths),
         rotation=_rotation_growth(tendency, part, polynomial),
-        fastest=None if state is None else growth(tendency, state, part, polynomial, closures),
+        fastest=None if modes is None else modes.growth(part, polynomial),
     )
     return StabilityReport(
         scheme=scheme,
@@ -127,15 +129,16 @@ def report(
         wind=wind,
         courant=courant,
         wind_limit=wind_limit(grid, part),
-        diffusivity=known["diffusivity"],
-        diffusion_number=diffusion_number(grid, known["diffusivity"], part),
+        diffusivity=strengths["diffusivity"],
+        diffusion_number=diffusion_number(grid, strengths["diffusivity"], part),
         diffusivity_limit=diffusivity_limit(grid, part),
         rotation_growth=figures.rotation,
         friction_floor=None if figures.rotation is None else _floor(tendency, part),
         clamped_cells=clamped,
         cells=None if state is None else state[:, 0].numel(),
         growth=figures.fastest,
-        advice=tuple(_advice(tendency, figures, scheme, polynomial, part)),
+        limiting=None if modes is None else modes.limiting(part, polynomial),
+        advice=tuple(_advice(tendency, figures, scheme, polynomial, part, modes)),
     )
 
 
@@ -159,13 +162,14 @@ def _step(tendency: Tendency, dt: float | None) -> tuple[float, int]:
     return dt, 1
 
 
-def _polynomial(scheme: str) -> Sequence[float]:
+def polynomial_of(scheme: str) -> Sequence[float]:
+    """Return the coefficients of an explicit scheme's stability polynomial."""
     from ..integrators import integrators  # they import this package
 
     polynomial = integrators[scheme].polynomial
     if polynomial is None:
         raise DeclarationError(
-            f"stability.report: '{scheme}' is not one explicit scheme", do="name its inner integrator: scheme='heun'"
+            f"stability: '{scheme}' is not one explicit scheme", do="name its inner integrator: scheme='heun'"
         )
     return polynomial
 
@@ -190,7 +194,7 @@ def _wind(
 
 
 def _rotation_growth(tendency: Tendency, part: float, polynomial: Sequence[float]) -> float | None:
-    """Largest factor of a day over the fields that the tendency turns, with the friction they have."""
+    """Return the largest factor of a day over the fields that the tendency turns, with the friction they have."""
     values = dict(zip([s.name for s in tendency.coefficients.symbols], tendency.coefficients().tolist(), strict=True))
     turn = float(abs(tendency.grid.f).max())
     factors = []
@@ -207,9 +211,14 @@ def _floor(tendency: Tendency, part: float) -> float | None:
 
 
 def _advice(
-    tendency: Tendency, figures: _Figures, scheme: str, polynomial: Sequence[float], part: float
+    tendency: Tendency,
+    figures: _Figures,
+    scheme: str,
+    polynomial: Sequence[float],
+    part: float,
+    modes: Spectrum | None,
 ) -> Iterator[str]:
-    """What to change; nothing if no mode grows."""
+    """Return what to change; nothing if no mode grows."""
     over = 1.0 + ROUND_OFF
     turns = figures.rotation is not None and figures.rotation > over
     grows = figures.demand > over if figures.fastest is None else figures.fastest > over
@@ -231,6 +240,8 @@ def _advice(
             "'strang', or raise the friction above the floor"
         )
     if not mismatched and not turns and figures.demand <= over:
-        is_turning = figures.rotation is not None
-        cause = "rotation in fast wind" if is_turning else "a coupling of fields or a varying coefficient"
-        yield f"{cause} makes a mode grow: shorten the step, or compile with exact_flows=True and take 'strang'"
+        assert modes is not None  # else nothing has been found to grow
+        longest = modes.longest_step(polynomial)
+        way_out = f"pass dt={longest:.4g}" if longest > 0.0 else "no step is short enough: take 'ssprk3' or 'rk4'"
+        exact = ", or compile with exact_flows=True and take 'strang'" if figures.rotation is not None else ""
+        yield f"{scheme} lets {modes.limiting(part, polynomial)} grow: {way_out}{exact}"

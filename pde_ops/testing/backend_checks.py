@@ -21,7 +21,7 @@ PARITY = 1e-5
 
 
 def one_operator_system(record: Operator) -> PDESystem:
-    """A system that holds the inputs as fields at rest and one field that the operator alone drives."""
+    """Return a system that holds the inputs as fields at rest and one field that the operator alone drives."""
     units, output = argument_units(record)
     fields = [Field(f"argument_{name}", unit) for name, unit in zip(record.inputs, units, strict=True)]
     result = Field("result", output * registry.second)
@@ -29,7 +29,7 @@ def one_operator_system(record: Operator) -> PDESystem:
 
 
 def parity_error(record: Operator, border: str, backend: str, dtype: torch.dtype = torch.float32) -> float:
-    """Largest relative distance of a backend from the torch baseline: of the result and of its gradients."""
+    """Return the largest relative distance of a backend from the torch baseline: of the result and of its gradients."""
     grid = latlon(border, 9, 10)
     system = one_operator_system(record)
     arrays = inputs(record, grid, lead=(2,), dtype=dtype)
@@ -51,7 +51,7 @@ def parity_error(record: Operator, border: str, backend: str, dtype: torch.dtype
 
 
 def check_fused(record: Operator, border: str) -> str:
-    """The fused kernel and its adjoint agree with the torch baseline."""
+    """Check that the fused kernel and its adjoint agree with the torch baseline."""
     try:
         off = parity_error(record, border, "fused")
     except BackendError as problem:

@@ -31,7 +31,7 @@ __all__ = ["worst_difference"]
 def worst_difference(
     drawn: DrawnSystem, backend: str, dtype: torch.dtype = torch.float64, *, dt: float | None = None
 ) -> float:
-    """Largest distance of a backend from the torch baseline: tendencies, and gradients by all that can have one.
+    """Return the largest distance of a backend from the torch baseline, over tendencies and all gradients.
 
     Each channel and closure is measured against its own largest value, coefficients and factors one by one; the value
     is that of the sum of absolute terms where those cancel. Where the baseline is itself not exact in ``dtype``, its
@@ -55,14 +55,14 @@ def worst_difference(
         scale = sizes.get(name, reference.new_zeros(()))
         if reference.ndim > 1:  # an array: one figure for all its cells
             scale = torch.maximum(reference.abs().max(), scale.max())
-        own = _largest(value.double() - reference, scale)
-        own += rounding.get(name, 0.0) / max(float(scale.min()), 1e-300)
-        worst = max(worst, _largest(result[name].double() - reference, scale) - own)
+        distance = _largest(value.double() - reference, scale)
+        distance += rounding.get(name, 0.0) / max(float(scale.min()), 1e-300)
+        worst = max(worst, _largest(result[name].double() - reference, scale) - distance)
     return worst
 
 
 def _largest(distance: Tensor, scale: Tensor) -> float:
-    """Largest share of the scale; no distance is no share, whatever the scale."""
+    """Return the largest share of the scale; no distance is no share, whatever the scale."""
     shares = torch.where(distance == 0.0, 0.0, distance.abs() / scale)
     return float(shares.max())
 
@@ -89,19 +89,19 @@ class _Run:
         self.weights = weights / spans[:, None, None]
 
     def inputs(self) -> Inputs:
-        """The arguments of the system's runner."""
+        """Return the arguments of the system's runner."""
         closures = {name: leaf for name, leaf in self.leaves.items() if name != "state"}
         return self.tendency.inputs(self.leaves["state"], closures)
 
     def gradients(self, result: Tensor, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
         """Derivatives of the weighted sum of a result, zero where it does not depend on a leaf; the state by field."""
         loss = (result * self.weights).sum()
-        found = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
+        magnitudes = {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
         if loss.requires_grad:
             gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-            found.update({name: g for name, g in zip(leaves, gradients, strict=True) if g is not None})
-        by_state = found.pop("state")
-        values = {f"by {name}": gradient for name, gradient in found.items() if gradient.numel()}
+            magnitudes.update({name: g for name, g in zip(leaves, gradients, strict=True) if g is not None})
+        by_state = magnitudes.pop("state")
+        values = {f"by {name}": gradient for name, gradient in magnitudes.items() if gradient.numel()}
         for k, field in enumerate(self.fields):
             values[f"d{field.name}/dt"] = result.detach()[:, k]
             values[f"by {field.name}"] = by_state[:, k]
@@ -121,7 +121,7 @@ def _evaluate(drawn: DrawnSystem, backend: str, dtype: torch.dtype, dt: float | 
 
 
 def _sizes(drawn: DrawnSystem) -> dict[str, Tensor]:
-    """Sums of the absolute values of all terms: of each tendency, and of each derivative, in float64.
+    """Return sums of the absolute values of all terms: of each tendency, and of each derivative, in float64.
 
     They are those of a tendency times the largest factor, which serves for a step as well.
     """
@@ -160,7 +160,7 @@ def _sizes(drawn: DrawnSystem) -> dict[str, Tensor]:
 
 
 def _of_the_rim(drawn: DrawnSystem, without: Boundary) -> Tensor:
-    """What the rim adds to the sums for the factors: it is scaled by them as the equations are."""
+    """Return what the rim adds to the sums for the factors: it is scaled by them as the equations are."""
     run = _Run(drawn, "torch", torch.float64)
     bare = _Run(replace(drawn, grid=drawn.grid.with_boundary(without)), "torch", torch.float64)
     added = run.tendency.runner.tendency(run.inputs()) - bare.tendency.runner.tendency(bare.inputs())

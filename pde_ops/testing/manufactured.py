@@ -129,7 +129,7 @@ def range_of(record: Operator, argument: str) -> tuple[float, float]:
 
 
 def scheme_errors(record: Operator, setting: str | Setting, cells: Sequence[int] = (32, 64)) -> list[float]:
-    """Root-mean-square distance of an operator from its declared limit, relative to the limit, for each mesh."""
+    """Return the RMS distance of an operator from its declared limit, relative to the limit, for each mesh."""
     if record.limit is None:
         raise ValueError(f"operator '{record.name}' declares no `limit` to compare with")
     where = SETTINGS[setting] if isinstance(setting, str) else setting

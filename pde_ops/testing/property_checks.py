@@ -22,7 +22,7 @@ _GRIDS: tuple[Callable[[str], Grid2D], ...] = (plane, latlon)
 
 
 def check_vocabulary(record: Operator) -> str:
-    """Every declared property is one that the suite knows how to prove."""
+    """Check that every declared property is one that the suite knows how to prove."""
     unknown = sorted(set(record.properties) - _KNOWN)
     if unknown:
         raise CheckFailure(f"unknown property {', '.join(unknown)}: known are {', '.join(sorted(_KNOWN))}")
@@ -30,7 +30,7 @@ def check_vocabulary(record: Operator) -> str:
 
 
 def check_order(record: Operator) -> str:
-    """Errors against the declared limit fall at the declared order, within 0.1, in every setting."""
+    """Check that errors against the declared limit fall at the declared order, within 0.1, in every setting."""
     order = record.properties.get("order")
     if order is None:
         return "no order declared"
@@ -39,12 +39,12 @@ def check_order(record: Operator) -> str:
     seen = []
     for name in SETTINGS:
         errors = scheme_errors(record, name)
-        found = observed_order(errors)
+        observed = observed_order(errors)
         if errors[-1] > 0.2:
             raise CheckFailure(f"it does not approach its limit ({name}): still off by {errors[-1]:.0%} on a fine mesh")
-        if abs(found - order) > 0.1:
-            raise CheckFailure(f"observed order {found:.2f} ({name}), declared {order}")
-        seen.append(f"{found:.2f} {name}")
+        if abs(observed - order) > 0.1:
+            raise CheckFailure(f"observed order {observed:.2f} ({name}), declared {order}")
+        seen.append(f"{observed:.2f} {name}")
     return f"observed {', '.join(seen)}"
 
 
@@ -60,7 +60,7 @@ def check_translation(record: Operator) -> str:
 
 
 def _listed(names: str | tuple[Any, ...]) -> tuple[Any, ...]:
-    """A single name may be declared without brackets."""
+    """Wrap a single name that was declared without brackets."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 

@@ -58,7 +58,7 @@ def check_printing(record: Operator) -> str:
 
 
 def argument_units(record: Operator) -> tuple[list[Unit], Unit]:
-    """Units of the inputs and of the result, with kelvin for the first unit variable, kg/m³ for the next."""
+    """Return units of the inputs and of the result, with kelvin for the first unit variable, kg/m³ for the next."""
     stand_ins = ("K", "kg/m**3", "m", "s")
     names = sorted({v for text in record.inputs.values() for v in signature(text).variables})
     bound = {name: parse_unit(unit) for name, unit in zip(names, stand_ins, strict=False)}
@@ -66,7 +66,7 @@ def argument_units(record: Operator) -> tuple[list[Unit], Unit]:
 
 
 def check_units(record: Operator) -> str:
-    """The signature resolves, and an argument in a wrong unit is refused by name."""
+    """Check that the signature resolves, and an argument in a wrong unit is refused by name."""
     units, output = argument_units(record)
     fields = [Field(f"argument_{k}", unit) for k, unit in enumerate(units)]
     call = record(*fields)
@@ -87,7 +87,7 @@ def check_units(record: Operator) -> str:
 
 
 def check_scaling(record: Operator) -> str:
-    """The body computes what the units say: measured in other base units, the result changes as its unit does.
+    """Check that the body computes what the units say: in other base units the result changes as its unit does.
 
     Metre, second, kilogram, kelvin and every unit variable are rescaled at random. Constants with a dimension that the
     body contains are declared as the property ``constants``; scales are then drawn that leave those unchanged.
@@ -118,7 +118,7 @@ def check_scaling(record: Operator) -> str:
 
 
 def check_flow(record: Operator) -> str:
-    """The closed-form update solves its equation: right rate at the start, and two half steps make one."""
+    """Check that the closed-form update solves its equation: right rate at the start, and two half steps make one."""
     flow = record.flow
     if not isinstance(flow, Flow):
         return "no closed form of one field"
@@ -141,7 +141,7 @@ def check_flow(record: Operator) -> str:
 
 
 def _unit_of_constant(name: str) -> str:
-    """Unit of a constant of this library by name; a third party may give the unit itself."""
+    """Return the unit of a constant of this library by name; a third party may give the unit itself."""
     constant = getattr(constants, name, None)
     return constant.unit if isinstance(constant, constants.Constant) else name
 
@@ -149,12 +149,12 @@ def _unit_of_constant(name: str) -> str:
 def _dimensions(record: Operator) -> list[str]:
     texts = ["m", "s", *record.inputs.values(), record.output]
     texts += [_unit_of_constant(name) for name in record.properties.get("constants", ())]
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for text in texts:
         one = signature(text)
-        found.update(dict.fromkeys(one.fixed.dimensionality))
-        found.update(dict.fromkeys(f"={variable}" for variable in one.variables))
-    return list(found)
+        names.update(dict.fromkeys(one.fixed.dimensionality))
+        names.update(dict.fromkeys(f"={variable}" for variable in one.variables))
+    return list(names)
 
 
 def _powers(text: str, dimensions: Sequence[str]) -> list[float]:

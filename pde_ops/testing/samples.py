@@ -76,7 +76,7 @@ def inputs(
 
 
 def constant_inputs(record: Operator, grid: Grid2D) -> dict[str, list[Tensor]]:
-    """Uniform inputs where kinks are met: all at the low end, the middle, the high end, and nearest to zero."""
+    """Return uniform inputs where kinks are met: all at the low end, the middle, the high end, and nearest to zero."""
     picks: dict[str, Callable[[float, float], float]] = {
         "lowest": lambda low, high: low,
         "middle": lambda low, high: 0.5 * (low + high),
@@ -91,12 +91,12 @@ def constant_inputs(record: Operator, grid: Grid2D) -> dict[str, list[Tensor]]:
 
 
 def typical(record: Operator, grid: Grid2D) -> float:
-    """Largest magnitude of the result on random inputs: what "zero to round-off" is measured against."""
+    """Return the largest magnitude of the result on random inputs: what "zero to round-off" is measured against."""
     return float(torch.as_tensor(record(*inputs(record, grid, seed=99), grid=grid)).abs().max())
 
 
 def difference(left: Tensor, right: Tensor, scale: float | None = None) -> float:
-    """Largest distance of two arrays relative to ``scale``, by default the larger magnitude of the two."""
+    """Return the largest distance of two arrays relative to ``scale``, by default the larger magnitude of the two."""
     if scale is None:
         scale = max(float(left.abs().max()), float(right.abs().max()))
     distance = float((left - right).abs().max())

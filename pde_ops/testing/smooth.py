@@ -43,7 +43,7 @@ class Space:
 
     @classmethod
     def sphere(cls) -> Space:
-        """The Earth; coordinates are longitude and latitude in radians."""
+        """Return the Earth; coordinates are longitude and latitude in radians."""
         return cls(radius=float(earth_radius), curved=True)
 
     @property
@@ -66,7 +66,7 @@ class Smooth:
         self.formula = formula
 
     def __call__(self, east: Tensor, north: Tensor) -> Tensor:
-        """Values at coordinates that broadcast against each other."""
+        """Return values at coordinates that broadcast against each other."""
         shape = np.broadcast_shapes(east.shape, north.shape)
         return self.formula(east.expand(shape), north.expand(shape)).detach()
 

@@ -69,10 +69,10 @@ class DrawnSystem:
 
     def closures(self, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
         """Random closures, those of a nudged rim included."""
-        found = {closure.name: self._array(closure.name).to(dtype) for closure in self.system.closures}
+        closures = {closure.name: self._array(closure.name).to(dtype) for closure in self.system.closures}
         if self.grid.boundary.rim is not None:
-            found.update({f"rim_{f.name}": self._array(f.name, salt=1).to(dtype) for f in self.system.fields})
-        return found
+            closures.update({f"rim_{f.name}": self._array(f.name, salt=1).to(dtype) for f in self.system.fields})
+        return closures
 
     def statics(self) -> dict[str, Tensor]:
         """Random statics, one value a row or a map."""
@@ -179,7 +179,7 @@ class _Builder:
         return result
 
     def anything(self, depth: int) -> Expr:
-        """An argument of any unit: mostly a field, now and then a product or another operator's result."""
+        """Return an argument of any unit: mostly a field, now and then a product or another operator's result."""
         field: Expr = self.draw(st.sampled_from(self.fields))
         kind = self.draw(st.integers(0, 9))
         if kind == 9:
@@ -189,7 +189,7 @@ class _Builder:
         return field
 
     def quantity(self, unit: Unit, record: Operator, name: str, depth: int) -> Expr:
-        """An argument of a given unit within the operator's domain: a field, static, coefficient or closure."""
+        """Return an argument of a given unit within the operator's domain: a field, static, coefficient or closure."""
         domain = record.domain.get(name)
         options: list[Expr] = [f for f in self.fields if same_dimension(f.unit, unit) and self._fits(f.name, domain)]
         if name == "f":

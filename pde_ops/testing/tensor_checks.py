@@ -30,7 +30,7 @@ _ROUND_OFF = 1e-12
 
 
 def check_shapes(record: Operator) -> str:
-    """The result has the shape and dtype of the inputs, for any leading axes."""
+    """Check that the result has the shape and dtype of the inputs, for any leading axes."""
     grid = latlon()
     for dtype in (torch.float32, torch.float64):
         for lead in ((), (2,), (2, 3)):
@@ -47,7 +47,7 @@ def check_shapes(record: Operator) -> str:
 
 
 def check_device(record: Operator) -> str:
-    """Every tensor follows the device of the inputs: run on fake cuda tensors."""
+    """Check that every tensor follows the device of the inputs: run on fake cuda tensors."""
     grid = latlon()
     try:
         with fake_cuda():
@@ -99,7 +99,7 @@ def check_gradients(record: Operator, border: str) -> str:
 
 
 def check_kinks(record: Operator) -> str:
-    """Value and derivatives are finite where kinks are met: uniform inputs, zeros, ends of the domain."""
+    """Check that value and derivatives are finite where kinks are met: uniform inputs, zeros, domain ends."""
     grid = latlon()
     for label, arrays in constant_inputs(record, grid).items():
         leaves = [array.requires_grad_() for array in arrays]
@@ -117,7 +117,7 @@ def check_kinks(record: Operator) -> str:
 
 
 def check_nan(record: Operator, border: str) -> str:
-    """A NaN in any input is seen in the result."""
+    """Check that a NaN in any input is seen in the result."""
     grid = latlon(border)
     for k, name in enumerate(record.inputs):
         arrays = inputs(record, grid)
@@ -128,7 +128,7 @@ def check_nan(record: Operator, border: str) -> str:
 
 
 def check_batches(record: Operator) -> str:
-    """A sample does not depend on its batch mates."""
+    """Check that a sample does not depend on its batch mates."""
     grid = latlon()
     arrays = inputs(record, grid, lead=(3,))
     whole = record(*arrays, grid=grid)
@@ -158,7 +158,7 @@ def check_stacking(record: Operator) -> str:
 
 
 def check_scalars(record: Operator) -> str:
-    """A number, a coefficient or one value per row in place of an array gives the same as the array it stands for."""
+    """Check that a number, a coefficient or one value per row gives the same as the array it stands for."""
     grid = latlon()
     for k, name in enumerate(record.inputs):
         arrays = inputs(record, grid)
@@ -176,7 +176,7 @@ def check_scalars(record: Operator) -> str:
 
 
 def check_compilation(record: Operator) -> str:
-    """``torch.compile`` traces it as one graph, with the same result and gradients."""
+    """Check that ``torch.compile`` traces it as one graph, with the same result and gradients."""
     grid = latlon()
     bound = grid.bind(torch.float64, "cpu")
     leaves = [array.requires_grad_() for array in inputs(record, grid, lead=(2,))]

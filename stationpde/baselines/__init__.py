@@ -1,7 +1,6 @@
-"""Peers of the model: rules of thumb, closed-form fits and networks, on the same windows, masks and statistics."""
+"""Baselines: simple rules, closed-form fits and networks, on the same windows, masks and statistics."""
 
-from stationpde.baselines.registry import Baseline as Baseline
-from stationpde.baselines.registry import Predictor as Predictor
-from stationpde.baselines.registry import baseline as baseline
-from stationpde.baselines.registry import baselines as baselines
-from stationpde.baselines.registry import names as names
+import lazy_loader
+
+# `__init__.pyi` lists what other rooms may use; each name is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

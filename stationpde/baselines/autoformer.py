@@ -4,9 +4,9 @@ Reference: Wu et al., "Autoformer: Decomposition Transformers with Auto-Correlat
 NeurIPS 2021.
 
 What differs from the original: called per station with weights that all stations share; width 64; no calendar features;
-time delays are each row's own in training as well, where the original takes those that the batch has in common, so that
+time delays are chosen for each row in training as well, where the original takes common ones of the batch, so that
 neither the size of a batch nor its division over processes matters; instance normalisation is a switch that validation
-decides. The package's own class knows one variable only: its layers are put together here for all of them.
+decides. The class of the package takes one variable only: its layers are combined here for all variables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stationpde.baselines.neuralforecast_modules import models_of
 from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -37,7 +37,7 @@ class Autoformer(nn.Module):
         super().__init__()
         parts = models_of("autoformer")
         # Auto-correlation by real Fourier transforms needs an even number of steps in the decoder.
-        self.known = history // 2 + (history // 2 + horizon) % 2
+        self.overlap = history // 2 + (history // 2 + horizon) % 2
         self.horizon = horizon
         self.split = parts.SeriesDecomp(_AVERAGED)
         embedding = {"exog_input_size": 0, "hidden_size": _WIDTH, "pos_embedding": False, "dropout": _DROPOUT}
@@ -53,7 +53,7 @@ class Autoformer(nn.Module):
         self.decoder = parts.Decoder([last], norm_layer=parts.LayerNorm(_WIDTH), projection=nn.Linear(_WIDTH, channels))
 
     def train(self, mode: bool = True) -> Autoformer:
-        """Training mode for everything but the choice of delays, which is made row by row as in evaluation."""
+        """Set training mode except for the choice of delays, which is made row by row as in evaluation."""
         super().train(mode)
         for name, module in self.named_modules():
             if name.endswith("inner_correlation"):
@@ -61,22 +61,22 @@ class Autoformer(nn.Module):
         return self
 
     def forward(self, rows: Float[Tensor, "rows history channel"]) -> Float[Tensor, "rows lead channel"]:
-        """Rows of one station each."""
+        """Map normalised rows, each the history of one station, to their forecasts."""
         season, trend = self.split(rows)
         ahead = rows.new_zeros(rows.shape[0], self.horizon, rows.shape[2])
-        start = rows.shape[1] - self.known
+        start = rows.shape[1] - self.overlap
         season = torch.cat([season[:, start:], ahead], dim=1)
         trend = torch.cat([trend[:, start:], ahead + rows.mean(dim=1, keepdim=True)], dim=1)
         past, _ = self.encoder(self.embed_past(rows, None), attn_mask=None)
         season, trend = self.decoder(self.embed_season(season, None), past, trend=trend)
-        found: Tensor = (season + trend)[:, -self.horizon :]
-        return found
+        forecast: Tensor = (season + trend)[:, -self.horizon :]
+        return forecast
 
 
 def _correlation(parts: Any) -> nn.Module:
     inner = parts.AutoCorrelation(False, _FACTOR, attention_dropout=_DROPOUT, output_attention=False)
-    made: nn.Module = parts.AutoCorrelationLayer(inner, _WIDTH, _HEADS)
-    return made
+    layer: nn.Module = parts.AutoCorrelationLayer(inner, _WIDTH, _HEADS)
+    return layer
 
 
 def _make(config: Config, source: WindowSource, instance_norm: bool = False) -> NetworkLearner:

@@ -3,8 +3,8 @@ r"""The blend of a linear and a non-linear forecast, weighted on validation.
 .. math:: \hat y = w\,\hat y_{ridge} + (1 - w)\,\hat y_{mlp}, \qquad 0 \le w \le 1
 
 with the :math:`w` of each variable and lead that has the least squared error over the validation windows of all
-stations, in their standard deviations. A short validation says little about a single lead: its own weight is drawn to
-that of the variable.
+stations, in their standard deviations. A short validation determines the weight of a single lead poorly: it is shrunk
+towards that of the variable.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fields.torch_data import Batch
+from fields.windows import Batch
 from stationpde.baselines.inputs import StationInputs, horizon_of, window_batches
 from stationpde.baselines.registry import Baseline, Predictor
 from stationpde.config import Config
+from stationpde.data import WindowSource
 from stationpde.errors import UsageError
-from stationpde.shares import ShareSums
-from stationpde.training.source import WindowSource
+from stationpde.guide import ShareSums
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -41,7 +41,7 @@ class Blend:
     weights: Float[Tensor, "lead channel"]
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """The weighted mean of both forecasts."""
+        """Return the weighted mean of both forecasts."""
         first, second = (member.predict(batch) for member in self.members)
         share = self.weights[: horizon_of(batch, self.config), None].to(first)
         return second + share * (first - second)

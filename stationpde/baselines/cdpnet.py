@@ -27,16 +27,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fields.series import Stations
-from fields.time_features import day_fraction, year_fraction
-from fields.torch_data import Batch
+from fields.windows import Batch, Stations, day_fraction, year_fraction
 from stationpde.baselines.per_station import NetworkLearner, NetworkLosses, masked_mean
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.learner import Reducer
-from stationpde.training.sampler import Plan
-from stationpde.training.source import WindowSource
-from stationpde.warp import warp
+from stationpde.data import WindowSource
+from stationpde.model import Reducer, warp_field
+from stationpde.training import Plan
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
@@ -52,7 +49,7 @@ _CLOCK = 4
 
 
 def inverse_distance(stations: Stations, shape: tuple[int, int]) -> Float[Tensor, "cell station"]:
-    """Weights 1/d, d in degrees, of the nearest stations at each point of a grid over the network; rows add up to 1."""
+    """Compute weights 1/d, d in degrees, of the nearest stations at each point of a grid; rows add up to 1."""
     axes = [_axis(place, count) for place, count in zip((stations.lat, stations.lon), shape)]
     lat, lon = (part.reshape(-1, 1) for part in np.meshgrid(*axes, indexing="ij"))
     distance = np.hypot(lat - stations.lat, lon - stations.lon)
@@ -69,7 +66,7 @@ def _axis(place: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
 
 
 class _Direct(nn.Module):
-    """Forecast of a station from its own history, the hour, the season and the place."""
+    """Network that forecasts a station from its history, the hour, the season and the place."""
 
     def __init__(self, history: int, horizon: int) -> None:
         super().__init__()
@@ -90,8 +87,8 @@ class _Direct(nn.Module):
         hidden = self.embed(torch.cat(parts, dim=-1))
         for block in self.blocks:
             hidden = hidden + block(hidden)
-        found: Tensor = self.out(hidden).transpose(1, 2)
-        return found
+        forecast: Tensor = self.out(hidden).transpose(1, 2)
+        return forecast
 
 
 class CDPNet(nn.Module):
@@ -125,33 +122,33 @@ class CDPNet(nn.Module):
         self.increment = nn.Conv2d(1, 1, 1, bias=False)
 
     def forward(
-        self, history: Float[Tensor, "batch history station channel"], time: Int64[Tensor, " batch"], alone: bool
+        self, history: Float[Tensor, "batch history station channel"], time: Int64[Tensor, " batch"], direct_only: bool
     ) -> Float[Tensor, "batch step station channel"]:
-        """Normalised histories and issue times to the direct forecast if ``alone``, else to all steps but the first."""
+        """Map normalised histories and issue times to the direct forecast, or to all steps but the first."""
         batch, _, _, channels = history.shape
         series = history.permute(0, 3, 1, 2).flatten(0, 1)
         clock = self._clock(time).repeat_interleave(channels, dim=0).to(series.dtype)
         direct = self.direct(series, clock, self.places)
-        made = direct if alone else self._evolved(series, direct)
-        return made.unflatten(0, (batch, channels)).permute(0, 2, 3, 1)
+        forecast = direct if direct_only else self._evolved(series, direct)
+        return forecast.unflatten(0, (batch, channels)).permute(0, 2, 3, 1)
 
     def _evolved(self, series: Tensor, direct: Tensor) -> Float[Tensor, "rows step station"]:
         guided = self.to_grid(torch.cat([series, direct], dim=1)).unflatten(-1, self.shape)
         field = guided[:, :1]
-        made: list[Tensor] = []
+        readings: list[Tensor] = []
         for step in range(1, self.history + self.horizon):
-            # Within the history the stations are known; beyond, they are what was read last.
-            known = series[:, step - 1] if step <= self.history else made[-1]
-            field = self._step(known, guided[:, step - 1 : step], guided[:, step : step + 1], field)
-            made.append(self.to_stations(field.flatten(1)))
-        return torch.stack(made, dim=1)
+            # Within the history the stations are observed; beyond it, they are the last readings of the field.
+            values = series[:, step - 1] if step <= self.history else readings[-1]
+            field = self._step(values, guided[:, step - 1 : step], guided[:, step : step + 1], field)
+            readings.append(self.to_stations(field.flatten(1)))
+        return torch.stack(readings, dim=1)
 
-    def _step(self, known: Tensor, here: Tensor, ahead: Tensor, field: Tensor) -> Float[Tensor, "rows 1 y x"]:
-        lifted = (known @ self.weights.T).unflatten(-1, self.shape).unsqueeze(1)
+    def _step(self, values: Tensor, here: Tensor, ahead: Tensor, field: Tensor) -> Float[Tensor, "rows 1 y x"]:
+        lifted = (values @ self.weights.T).unflatten(-1, self.shape).unsqueeze(1)
         candidate = torch.tanh(self.from_values * here + self.from_field * field + self.bias)
         gate = torch.sigmoid(self.gate(torch.cat([lifted, candidate], dim=1)))
         now = self.norm(lifted + gate * (candidate - lifted))
-        moved = warp(now, torch.tanh(self.motion(now))) + self.intensity
+        moved = warp_field(now, torch.tanh(self.motion(now))) + self.intensity
         return now + self.increment(ahead - now) * (moved - now)
 
     @staticmethod
@@ -161,7 +158,7 @@ class CDPNet(nn.Module):
 
 
 class _Counted(nn.Module):
-    """The network and how many steps it was trained: a checkpoint knows whether the first epoch is over."""
+    """The network and its count of training steps, so that a checkpoint tells whether the first epoch is over."""
 
     steps: Tensor
 
@@ -172,7 +169,7 @@ class _Counted(nn.Module):
 
 
 class CDPNetLearner(NetworkLearner):
-    """Trains the direct forecast alone at first, then everything on every step of the window, by the absolute error."""
+    """Trains the direct forecast alone at first, then the whole network on every step, by the absolute error."""
 
     def __init__(self, config: Config, source: WindowSource, network: CDPNet) -> None:
         self.counted = _Counted(network)
@@ -182,31 +179,31 @@ class CDPNetLearner(NetworkLearner):
         self.first = min(plan.end_of(0), plan.total // 4)
 
     @property
-    def alone(self) -> bool:
-        """Whether the direct forecast is all there is so far."""
+    def is_direct_only(self) -> bool:
+        """Whether only the direct forecast is trained and used so far."""
         return int(self.counted.steps) <= self.first
 
     def to_last_stage(self) -> None:
-        """Go on as if the direct forecast had been trained."""
+        """Skip to the stage after the direct forecast is trained."""
         self.counted.steps.fill_(self.first + 1)
 
     def forecast(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """The normalised forecast."""
+        """Return the normalised forecast."""
         leads = self.leads(batch)
-        made = self.counted.cdpnet(self.history(batch), batch.issue_time, self.alone)
-        return made[:, made.shape[1] - self.config.data.horizon :][:, :leads], None
+        steps = self.counted.cdpnet(self.history(batch), batch.issue_time, self.is_direct_only)
+        return steps[:, steps.shape[1] - self.config.data.horizon :][:, :leads], None
 
     def losses(self, batch: Batch, reducer: Reducer) -> NetworkLosses:
-        """The loss of (this rank's part of) a batch; counts the step when training."""
+        """Compute the loss of (this rank's part of) a batch; count the step when training."""
         if self.counted.training:
             self.counted.steps += 1
-        if self.alone:
+        if self.is_direct_only:
             return super().losses(batch, reducer)
-        made = self.counted.cdpnet(self.history(batch), batch.issue_time, False)
+        forecast = self.counted.cdpnet(self.history(batch), batch.issue_time, False)
         target = self.inputs.scaled(torch.cat([batch.history[:, 1:], batch.future], dim=1))
-        made = made[:, : target.shape[1]]
-        weights = torch.tensor(self.weights, dtype=made.dtype, device=made.device)
-        error = masked_mean(made, target, weights, self.kind, reducer)
+        forecast = forecast[:, : target.shape[1]]
+        weights = torch.tensor(self.weights, dtype=forecast.dtype, device=forecast.device)
+        error = masked_mean(forecast, target, weights, self.kind, reducer)
         return NetworkLosses(error, error.detach(), torch.zeros_like(error))
 
 
@@ -225,5 +222,5 @@ BASELINE = Baseline(
     kind="trained",
     make=_make,
     rates=(1e-3, 3e-3),
-    train={"batch": 32, "epochs": 40, "patience": 8, "weight_decay": 1e-4},
+    train={"batch": 32, "epochs": 40, "patience": 8},
 )

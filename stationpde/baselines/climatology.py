@@ -1,4 +1,4 @@
-"""Climatology: the usual value at a station, at an hour of the day, in a month."""
+"""Climatology: the mean at a station, at an hour of the day, in a month."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from fields.normalize import Climatology
-from fields.torch_data import Batch, ClimatologyTable
+from fields.windows import Batch, Climatology, ClimatologyTable
 from stationpde.baselines.inputs import horizon_of, valid_times
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -22,19 +21,19 @@ __all__ = ["BASELINE", "ClimatologyForecast"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClimatologyForecast:
-    """Means of the training split by station, time of day and month; a cell with few values leans on the network."""
+    """Training means by station, time of day and month; a cell with few values is shrunk to the network."""
 
     config: Config
     table: ClimatologyTable
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """The climatology at the valid times; the history has no part in it."""
-        found: Tensor = self.table(valid_times(batch.issue_time, horizon_of(batch, self.config), batch.step_seconds))
-        return found
+        """Return the climatology at the valid times; the history is not used."""
+        values: Tensor = self.table(valid_times(batch.issue_time, horizon_of(batch, self.config), batch.step_seconds))
+        return values
 
 
 def make(config: Config, source: WindowSource) -> ClimatologyForecast:
-    """The climatology of the training split of a record."""
+    """Fit the climatology to the training split of a record."""
     fitted = Climatology.of(source.series, source.windows.split, by_month=True)
     return ClimatologyForecast(config, ClimatologyTable(fitted))
 

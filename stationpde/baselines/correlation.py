@@ -4,7 +4,7 @@ Correlations and shifts are products of Fourier transforms in time,
 
 .. math:: \mathrm{corr}(\tau) = \sum_t q(t + \tau)\,k(t), \qquad \sum_\tau w(\tau)\,v(t + \tau),
 
-so that nothing is gathered by index: the same bits each time on any device, and lags stay where they are.
+without gathering by index, so that results are deterministic on any device.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _correlated(query: Float[Tensor, "... time"], key: Float[Tensor, "... time"]
 def _shifted(
     values: Float[Tensor, "... part time"], weights: Float[Tensor, "... lag"], *, later: bool
 ) -> Float[Tensor, "... part time"]:
-    """Values moved by the weighted lags: ``v(t − τ)`` if ``later``, else ``v(t + τ)``."""
+    """Shift values by the weighted lags: ``v(t − τ)`` if ``later``, else ``v(t + τ)``."""
     spectrum = torch.fft.rfft(weights).unsqueeze(-2)
     return torch.fft.irfft(torch.fft.rfft(values) * (spectrum if later else spectrum.conj()), n=values.shape[-1])
 
@@ -38,8 +38,8 @@ def _one_hot(index: Tensor, count: int, dtype: torch.dtype) -> Tensor:
     return (index.unsqueeze(-1) == torch.arange(count, device=index.device)).to(dtype)
 
 
-def _as_long(values: Float[Tensor, "rows given width"], steps: int) -> Float[Tensor, "rows time width"]:
-    """The first ``steps`` of a series, with zeros where it is shorter."""
+def _fit_length(values: Float[Tensor, "rows other_time width"], steps: int) -> Float[Tensor, "rows time width"]:
+    """Return the first ``steps`` of a series, with zeros where it is shorter."""
     return F.pad(values[:, :steps], (0, 0, 0, max(0, steps - values.shape[1])))
 
 
@@ -54,19 +54,19 @@ class _Projections(nn.Module):
         return values.unflatten(-1, (self.heads, -1)).permute(0, 2, 3, 1)
 
     def joined(self, values: Float[Tensor, "rows head part time"]) -> Float[Tensor, "rows time width"]:
-        found: Tensor = self.out(values.permute(0, 3, 1, 2).flatten(2))
-        return found
+        projected: Tensor = self.out(values.permute(0, 3, 1, 2).flatten(2))
+        return projected
 
 
 class AutoCorrelation(_Projections):
-    """Each series hears itself, or another of the same station, at the lags of highest correlation."""
+    """Attention of a series to itself, or to another of the same station, at the lags of highest correlation."""
 
     def forward(
-        self, series: Float[Tensor, "rows time width"], other: Float[Tensor, "rows given width"]
+        self, series: Float[Tensor, "rows time width"], other: Float[Tensor, "rows other_time width"]
     ) -> Float[Tensor, "rows time width"]:
-        """As many lags as the logarithm of the number of steps; their weights are a softmax."""
+        """Combine ln(steps) lags of highest correlation, weighted by a softmax."""
         steps = series.shape[1]
-        other = _as_long(other, steps)
+        other = _fit_length(other, steps)
         query, key, value = self.split(self.query(series)), self.split(self.key(other)), self.split(self.value(other))
         likeness = _correlated(query, key).mean(dim=2)
         best = likeness.detach().topk(max(1, int(log(steps))), dim=-1).indices
@@ -76,7 +76,7 @@ class AutoCorrelation(_Projections):
 
 
 class _Causal(nn.Module):
-    """Two convolutions along nodes that are in the order of their lags: the later hear the earlier."""
+    """Two causal convolutions along nodes in the order of their lags: a node depends on those before it."""
 
     def __init__(self, channels: int, dropout: float, reach: int = 3) -> None:
         super().__init__()
@@ -86,10 +86,10 @@ class _Causal(nn.Module):
             nn.init.normal_(layer.weight, std=0.01)
 
     def forward(self, nodes: Float[Tensor, "rows channel node"]) -> Float[Tensor, "rows channel node"]:
-        made = nodes
+        hidden = nodes
         for layer in (self.first, self.second):
-            made = self.dropout(F.relu(layer(F.pad(made, (self.reach - 1, 0)))))
-        return F.relu(made + nodes)
+            hidden = self.dropout(F.relu(layer(F.pad(hidden, (self.reach - 1, 0)))))
+        return F.relu(hidden + nodes)
 
 
 class CrossCorrelation(_Projections):
@@ -102,12 +102,12 @@ class CrossCorrelation(_Projections):
     def forward(
         self,
         nodes: Float[Tensor, "group node time width"],
-        other: Float[Tensor, "group node given width"],
+        other: Float[Tensor, "group node other_time width"],
         there: Float[Tensor, "group node"],
     ) -> Float[Tensor, "group node time width"]:
-        """``there`` is 1 for a node and 0 for an empty place, which nobody hears."""
+        """Mix the nodes of each group; ``there`` is 1 for a node and 0 for an empty place, which is masked."""
         groups, count, steps, _ = nodes.shape
-        near, far = nodes.flatten(0, 1), _as_long(other.flatten(0, 1), steps)
+        near, far = nodes.flatten(0, 1), _fit_length(other.flatten(0, 1), steps)
         query, key, value = (
             self.split(part).unflatten(0, (groups, count))
             for part in (self.query(near), self.key(far), self.value(far))
@@ -125,7 +125,7 @@ class CrossCorrelation(_Projections):
     def _in_order(
         self, values: Float[Tensor, "group node head part time"], lag: Tensor, there: Tensor
     ) -> Float[Tensor, "group node head part time"]:
-        """The causal mixture: nodes sorted by lag, empty places last."""
+        """Apply the causal mixture to nodes sorted by lag, empty places last."""
         count, steps = values.shape[1], values.shape[-1]
         key = lag.transpose(1, 2) + (steps * (1 - there)).to(lag.dtype)[:, None]
         order = key.sort(dim=-1, stable=True).indices
@@ -140,8 +140,8 @@ class TreeCorrelation(nn.Module):
 
     Parameters
     ----------
-    levels : branches of the tree from the root down
-    steps : of the series that hears
+    levels : number of branches at each level of the tree, from the root down
+    steps : steps of the series
     """
 
     def __init__(self, width: int, heads: int, steps: int, levels: tuple[int, ...], dropout: float) -> None:
@@ -154,26 +154,26 @@ class TreeCorrelation(nn.Module):
     def forward(
         self,
         series: Float[Tensor, "batch leaf time width"],
-        other: Float[Tensor, "batch leaf given width"],
+        other: Float[Tensor, "batch leaf other_time width"],
         there: Float[Tensor, " leaf"],
     ) -> Float[Tensor, "batch leaf time width"]:
-        """What a station hears of itself and, as the mean over levels, of the others."""
+        """Return attention of each station to itself plus the mean over levels of attention to the others."""
         batch = series.shape[0]
-        own = self.own(series.flatten(0, 1), other.flatten(0, 1)).unflatten(0, (batch, -1))
-        heard = torch.zeros_like(own)
+        from_itself = self.own(series.flatten(0, 1), other.flatten(0, 1)).unflatten(0, (batch, -1))
+        from_others = torch.zeros_like(from_itself)
         for depth, count in enumerate(self.levels):
             below = prod(self.levels[depth + 1 :])
-            known = there.unflatten(0, (-1, below)).sum(dim=1)
+            stations_below = there.unflatten(0, (-1, below)).sum(dim=1)
             nodes, others = (_means(part, there, below) for part in (series, other))
-            seen = (known > 0).to(series.dtype).unflatten(0, (-1, count)).repeat(batch, 1)
+            seen = (stations_below > 0).to(series.dtype).unflatten(0, (-1, count)).repeat(batch, 1)
             groups = (part.flatten(0, 1).unflatten(0, (-1, count)) for part in (nodes, others))
-            made = self.others(*groups, seen).flatten(0, 1).unflatten(0, (batch, -1))
-            heard = heard + made.repeat_interleave(below, dim=1)
-        return self.dropout(own) + self.dropout(heard / len(self.levels))
+            correlated = self.others(*groups, seen).flatten(0, 1).unflatten(0, (batch, -1))
+            from_others = from_others + correlated.repeat_interleave(below, dim=1)
+        return self.dropout(from_itself) + self.dropout(from_others / len(self.levels))
 
 
 def _means(series: Float[Tensor, "batch leaf time width"], there: Tensor, below: int) -> Tensor:
-    """The mean over the stations below each node."""
+    """Average over the stations below each node."""
     share = there.unflatten(0, (-1, below))
     share = share / share.sum(dim=1, keepdim=True).clamp(min=1.0)
     return torch.einsum("bnstw,ns->bntw", series.unflatten(1, (-1, below)), share)

@@ -19,14 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fields.series import Stations
-from fields.time_features import day_fraction, year_fraction
+from fields.windows import Stations, day_fraction, year_fraction
 from stationpde.baselines.correlation import TreeCorrelation
 from stationpde.baselines.per_station import AllStations, NetworkLearner
 from stationpde.baselines.registry import Baseline
 from stationpde.baselines.station_tree import StationTree
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
@@ -37,7 +36,7 @@ _CLOCK = 4
 
 
 class _Trend(nn.Module):
-    """A series less its moving average, and that average; the first and last values go on beyond the ends."""
+    """A series less its moving average, and that average; the first and last values are repeated beyond the ends."""
 
     matrix: Tensor
 
@@ -72,8 +71,8 @@ class _Seasonal(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, series: Float[Tensor, "*rows time width"]) -> Float[Tensor, "*rows time width"]:
-        made: Tensor = self.norm(series)
-        return made - made.mean(dim=-2, keepdim=True)
+        normed: Tensor = self.norm(series)
+        return normed - normed.mean(dim=-2, keepdim=True)
 
 
 class _Embedding(nn.Module):
@@ -92,8 +91,8 @@ class _Embedding(nn.Module):
         places: Float[Tensor, "leaf 3"],
     ) -> Float[Tensor, "batch leaf time width"]:
         values = self.values(series.flatten(0, 1).transpose(1, 2)).transpose(1, 2).unflatten(0, series.shape[:2])
-        made: Tensor = self.dropout(values + self.clock(clock)[:, None] + self.place(places)[:, None])
-        return made
+        embedded: Tensor = self.dropout(values + self.clock(clock)[:, None] + self.place(places)[:, None])
+        return embedded
 
 
 class Corrformer(nn.Module):
@@ -101,8 +100,8 @@ class Corrformer(nn.Module):
 
     Parameters
     ----------
-    stations : where they are; the tree and the embedding of places follow
-    tree : another tree than the one that `StationTree.of` makes
+    stations : positions, from which the tree and the embedding of places follow
+    tree : a tree in place of the one that `StationTree.of` builds
     """
 
     leaf: Tensor
@@ -115,8 +114,8 @@ class Corrformer(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         tree = tree or StationTree.of(stations)
-        self.horizon, self.known, self.step_seconds = horizon, max(1, history // 2), step_seconds
-        after, span = self.known + horizon, history // 2 | 1
+        self.horizon, self.overlap, self.step_seconds = horizon, max(1, history // 2), step_seconds
+        after, span = self.overlap + horizon, history // 2 | 1
         where = np.stack([stations.lat, stations.lon, stations.alt], axis=-1)
         where = (where - where.mean(axis=0)) / np.maximum(where.std(axis=0), 1e-6)
         at_leaf = np.where(tree.places[:, None] >= 0, where[tree.places], 0.0)
@@ -138,24 +137,24 @@ class Corrformer(nn.Module):
     def forward(
         self, history: Float[Tensor, "batch history station channel"], time: Int64[Tensor, " batch"]
     ) -> Float[Tensor, "batch lead station channel"]:
-        """Normalised histories and issue times to normalised forecasts."""
+        """Map normalised histories and issue times to normalised forecasts."""
         series = self._on_tree(history)
         season, trend = self.split_window(series)
         ahead = series.new_zeros(*series.shape[:2], self.horizon, series.shape[3])
-        start = series.shape[2] - self.known
+        start = series.shape[2] - self.overlap
         season = torch.cat([season[:, :, start:], ahead], dim=2)
         trend = torch.cat([trend[:, :, start:], ahead + series.mean(dim=2, keepdim=True)], dim=2)
         past = self._encoded(self.embed_past(series, self._clock(time, 1 - series.shape[2], 1), self.places))
-        clock = self._clock(time, 1 - self.known, 1 + self.horizon)
+        clock = self._clock(time, 1 - self.overlap, 1 + self.horizon)
         season, added = self._decoded(self.embed_season(season, clock, self.places), past)
-        made = (season + trend + added)[:, :, self.known :]
-        return made.index_select(1, self.leaf).transpose(1, 2)
+        forecast = (season + trend + added)[:, :, self.overlap :]
+        return forecast.index_select(1, self.leaf).transpose(1, 2)
 
     def _on_tree(self, history: Tensor) -> Float[Tensor, "batch leaf history channel"]:
         # A product with ones and zeros: deterministic on every device, and empty leaves are zero.
         leaves = torch.arange(self.there.numel(), device=history.device)
-        taken = (leaves[:, None] == self.leaf[None]).to(history.dtype)
-        return torch.einsum("bhsc,ls->blhc", history, taken)
+        selection = (leaves[:, None] == self.leaf[None]).to(history.dtype)
+        return torch.einsum("bhsc,ls->blhc", history, selection)
 
     def _clock(self, time: Tensor, first: int, stop: int) -> Float[Tensor, "batch time clock"]:
         steps = torch.arange(first, stop, device=time.device) * self.step_seconds
@@ -168,11 +167,11 @@ class Corrformer(nn.Module):
         for correlation, forward in zip(self.encoder, self.encoder_forward):
             series, _ = self.encoder_trend(series + correlation(series, series, self.there))
             series, _ = self.encoder_trend(series + forward(series))
-        made: Tensor = self.encoder_norm(series)
-        return made
+        normed: Tensor = self.encoder_norm(series)
+        return normed
 
     def _decoded(self, series: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        """Season and what the decoder adds to the trend."""
+        """Return the season and the increment of the trend."""
         series, first = self.decoder_trend(series + self.hear_self(series, series, self.there))
         series, second = self.decoder_trend(series + self.hear_past(series, past, self.there))
         series, third = self.decoder_trend(series + self.decoder_forward(series))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stationpde.baselines.per_station import NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -38,14 +38,14 @@ class DLinear(nn.Module):
             nn.init.constant_(layer.weight, 1.0 / history)
 
     def forward(self, history: Float[Tensor, "rows time channel"]) -> Float[Tensor, "rows lead channel"]:
-        """The sum of both maps."""
+        """Return the sum of both linear maps."""
         series = history.transpose(1, 2)
         trend = self._smooth(series)
-        made: Tensor = self.trend(trend) + self.rest(series - trend)
-        return made.transpose(1, 2)
+        forecast: Tensor = self.trend(trend) + self.rest(series - trend)
+        return forecast.transpose(1, 2)
 
     def _smooth(self, series: Float[Tensor, "rows channel time"]) -> Float[Tensor, "rows channel time"]:
-        """The moving average; the first and the last value are repeated beyond the ends."""
+        """Compute the moving average; the first and the last value are repeated beyond the ends."""
         half = (self.average - 1) // 2
         ends = [series[..., :1].expand(-1, -1, half), series, series[..., -1:].expand(-1, -1, half)]
         return nn.functional.avg_pool1d(torch.cat(ends, dim=-1), self.average, stride=1)

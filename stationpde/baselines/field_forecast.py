@@ -1,8 +1,8 @@
-"""Forecasts through the field without anything learned: lift the last observations, carry the field on, read it.
+"""Forecasts through the field without learning: lift the last observations, step the field, read it at stations.
 
 The field is that of the configuration: the state itself, or its departures from the station × hour climatology, which
-spare the lift the altitudes. The climatology is that of the issue time for all leads, so that it brings no daily cycle
-into the forecast: what is carried on is the field as it was.
+hardly depend on altitude. The climatology is that of the issue time for all leads, so that it brings no daily cycle
+into the forecast.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from fields.terrain import Elevation
-from fields.torch_data import Batch
+from fields.grid import Elevation
+from fields.windows import Batch
 from pde_ops import Grid2D, StabilityError
-from stationpde.adapters import BaseState, Region, Sites
 from stationpde.baselines.inputs import StationInputs, horizon_of
 from stationpde.config import Config
-from stationpde.pde_branch import PDEBranch, has_base
-from stationpde.state import clipped, to_observed, to_state
-from stationpde.statistics import StateStatistics
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
+from stationpde.model import BaseState, PDEBranch, Region, Sites, StateStatistics, has_base
+from stationpde.physics import clipped, to_observed, to_state
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -34,7 +32,7 @@ _MOST_HALVINGS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldForecast:
-    """The lifted field, as it is or carried on by the equations; ``base`` is that of the cells, if there is one."""
+    """The lifted field, constant or stepped by the equations; ``base`` is the base state of the cells, if any."""
 
     config: Config
     inputs: StationInputs
@@ -44,7 +42,7 @@ class FieldForecast:
 
     @classmethod
     def of(cls, config: Config, source: WindowSource, *, equations: bool) -> FieldForecast:
-        """On the grid of a configuration, with the climatology of the training split."""
+        """Build the forecast on the grid of a configuration, with the climatology of the training split."""
         series = source.series
         statistics = StateStatistics.of(series, source.windows.split, config)
         elevation = None if config.grid.dem is None else Elevation.open(config.grid.dem)
@@ -59,11 +57,11 @@ class FieldForecast:
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """What the field has at the stations, lead by lead."""
-        issue, saturation = batch.issue_time, self.config.model.saturation
+        """Read the field at the stations, lead by lead."""
+        issue = batch.issue_time
         last = self.inputs.filled(batch.history, issue)[:, -1:]
-        own = to_state(last, self.sites.pressure, saturation) - self.sites.base(issue[:, None])
-        field = self.sites.lifted(last, own)[0][:, 0]
+        station_state = to_state(last, self.sites.pressure) - self.sites.base(issue[:, None])
+        field = self.sites.lifted(last, station_state)[0][:, 0]
         base = None
         if self.base is not None:
             base = self.base(issue).movedim(-1, -2).reshape(field.shape)
@@ -73,11 +71,11 @@ class FieldForecast:
             if self.equations is not None:
                 field = self.equations(field, base, field[:, :0], nn.Identity())
             states.append(self.sites.read(field) + self.sites.base(issue))
-        return clipped(to_observed(torch.stack(states, dim=1), saturation))
+        return clipped(to_observed(torch.stack(states, dim=1)))
 
 
 def _equations(config: Config, grid: Grid2D, halvings: int = _MOST_HALVINGS) -> PDEBranch:
-    """The equations without a closure; with shorter sub-steps where a small network makes small cells."""
+    """Build the equations without a closure; with shorter sub-steps where the cells of a small network are small."""
     try:
         return PDEBranch(config.with_overrides(["model.closure=false", "pde.terms=[]"]), grid, 0).eval()
     except StabilityError:

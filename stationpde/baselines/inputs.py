@@ -1,7 +1,7 @@
-"""What the baselines see of a window: histories without gaps, in the scale of each station; all from training alone.
+"""Inputs of the baselines: histories without gaps, in the scale of each station, fitted to training alone.
 
-Gaps are filled from within the window (linear between observed values, else the last one, else the station's usual
-value at that hour). Means and standard deviations are those of each station in the training split.
+Gaps are filled from within the window (linear between observed values, else the last one, else the climatology of
+the station at that hour). Means and standard deviations are those of each station in the training split.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fields.geometry import LocalMetric
-from fields.neighbors import nearest
-from fields.normalize import Climatology, floors, station_moments
-from fields.series import Stations
-from fields.torch_data import Batch, ClimatologyTable, fill_history
-from fields.windows import SplitName
+from fields.grid import LocalMetric
+from fields.lift import nearest
+from fields.windows import (
+    Batch,
+    Climatology,
+    ClimatologyTable,
+    SplitName,
+    Stations,
+    fill_history,
+    floors,
+    station_moments,
+)
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +54,7 @@ class StationInputs(nn.Module):
 
     @classmethod
     def of(cls, source: WindowSource) -> StationInputs:
-        """From the training split of a record."""
+        """Fit filling and scales to the training split of a record."""
         series, split = source.series, source.windows.split
         mean, std, _ = station_moments(series.values[split.slice("train")], floors(series.variables))
         return cls(
@@ -59,59 +65,61 @@ class StationInputs(nn.Module):
         )
 
     def take(self, stations: slice) -> StationInputs:
-        """Those of some of the stations."""
+        """Select some of the stations."""
         climatology = self._climatology.take(stations)
         return StationInputs(climatology, self.mean[stations], self.std[stations], self.step_seconds)
 
     def filled(
         self, history: Float[Tensor, "batch time station channel"], issue_time: Int64[Tensor, " batch"]
     ) -> Float[Tensor, "batch time station channel"]:
-        """The histories without gaps, SI."""
+        """Fill the gaps of histories, SI."""
         back = torch.arange(1 - history.shape[1], 1, device=history.device) * self.step_seconds
         return fill_history(history, self.climatology(issue_time[:, None] + back).to(history.dtype))
 
     def scaled(self, values: Float[Tensor, "*batch station channel"]) -> Float[Tensor, "*batch station channel"]:
-        """SI to departures from a station's mean in its standard deviations."""
+        """Convert SI to departures from a station's mean in its standard deviations."""
         return (values - self.mean) / self.std
 
     def unscaled(self, values: Float[Tensor, "*batch station channel"]) -> Float[Tensor, "*batch station channel"]:
-        """Back to SI."""
+        """Convert scaled values back to SI."""
         return values * self.std + self.mean
 
-    def usual(self, issue_time: Int64[Tensor, " batch"], leads: int) -> Float[Tensor, "batch lead station channel"]:
-        """The climatology at the leads, SI."""
-        found: Tensor = self.climatology(valid_times(issue_time, leads, self.step_seconds))
-        return found
+    def climatology_at(
+        self, issue_time: Int64[Tensor, " batch"], leads: int
+    ) -> Float[Tensor, "batch lead station channel"]:
+        """Return the climatology at the leads, SI."""
+        values: Tensor = self.climatology(valid_times(issue_time, leads, self.step_seconds))
+        return values
 
 
 def valid_times(issue_time: Int64[Tensor, " batch"], leads: int, step_seconds: int) -> Int64[Tensor, "batch lead"]:
-    """Times that the leads of a forecast are valid at, seconds since 1970 UTC."""
+    """Return the times at which the leads of a forecast are valid, seconds since 1970 UTC."""
     ahead = torch.arange(1, leads + 1, device=issue_time.device) * step_seconds
     return issue_time[:, None] + ahead
 
 
 def horizon_of(batch: Batch, config: Config) -> int:
-    """Leads to forecast: those of the window, or the configured number where a window has no future."""
+    """Return the number of leads: those of the window, or the configured number if the window has no future."""
     return int(batch.future.shape[1]) or config.data.horizon
 
 
 def steps_of(seconds: int, step_seconds: int, history: int) -> int:
-    """A span in whole steps, at least one, that lies within a history; 0 in a history of one step."""
+    """Convert a span to whole steps, at least one, within a history; 0 in a history of one step."""
     return min(max(1, seconds // step_seconds), history - 1)
 
 
 def neighbours_of(stations: Stations, k: int) -> np.ndarray[Any, Any]:
-    """Numbers ``[station, k]`` of the nearest other stations, nearest first; fewer where there are not so many."""
+    """Return indices ``[station, k]`` of the nearest other stations, nearest first; fewer in a small network."""
     count = len(stations)
     if count < 2 or k < 1:
         return np.zeros((count, 0), np.int64)
     places = LocalMetric.around(stations.lat, stations.lon).xy(stations.lat, stations.lon)
-    found = nearest(places, places, min(k, count - 1), excluded=np.eye(count, dtype=bool))
-    return found.astype(np.int64)
+    indices = nearest(places, places, min(k, count - 1), excluded=np.eye(count, dtype=bool))
+    return indices.astype(np.int64)
 
 
 def window_batches(source: WindowSource, part: SplitName) -> Iterator[Batch]:
-    """All windows of a split, as many at a time as memory takes."""
+    """Yield all windows of a split, as many at a time as memory allows."""
     starts, series = source.windows[part], source.series
     one = source.windows.spec.length * len(series.stations) * len(series.variables)
     size = max(1, _VALUES // one)

@@ -8,11 +8,11 @@ width 128 and two layers; no calendar tokens; instance normalisation is a switch
 
 from __future__ import annotations
 
-from stationpde.baselines.neuralforecast_modules import made, models_of
+from stationpde.baselines.neuralforecast_modules import build_model, models_of
 from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 __all__ = ["BASELINE"]
 
@@ -22,7 +22,7 @@ def _make(config: Config, source: WindowSource, instance_norm: bool = False) -> 
         "h": config.data.horizon, "input_size": config.data.history, "n_series": len(source.series.variables),
         "hidden_size": 128, "d_ff": 256, "n_heads": 8, "e_layers": 2, "dropout": 0.1, "use_norm": False,
     }  # fmt: skip
-    network = made(models_of("itransformer").iTransformer, settings)
+    network = build_model(models_of("itransformer").iTransformer, settings)
     return per_station(config, source, network, instance_norm=instance_norm, about="iTransformer")
 
 

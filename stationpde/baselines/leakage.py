@@ -1,8 +1,8 @@
-"""Does a forecaster know what it should forecast? Checks that catch one that does, before its scores are believed.
+"""Checks that a forecast does not depend on its target, made before its scores are used.
 
 A forecast may depend on the histories and the issue times of a batch, and a fit on training and validation.
-`require_blind` changes everything else that a batch holds and wants the same forecast; `without_test` takes the test
-split out of what a model is made and trained from, so that there is nothing to find.
+`require_blind` changes all other content of a batch and requires the same forecast; `without_test` removes the test
+split from the data that a model is fitted to.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fields.torch_data import Batch
+from fields.windows import Batch
 from stationpde.baselines.registry import Predictor
+from stationpde.data import WindowSource
 from stationpde.errors import StationPDEError
-from stationpde.training.source import WindowSource
 
 __all__ = ["LeakError", "leaks", "require_blind", "without_test"]
 
@@ -25,13 +25,13 @@ _ROUNDING = 1e-3
 
 
 class LeakError(StationPDEError):
-    """A forecast depends on what a forecaster cannot know."""
+    """A forecast depends on data that are not available at the time of issue."""
 
     code = "SPDE-B020"
 
 
 def without_test(source: WindowSource) -> WindowSource:
-    """The same windows of a record whose test split is missing; what fits or trains from it cannot see the test."""
+    """Return the same windows with the test split set to missing, for fitting and training."""
     series = source.series
     values = series.values.copy()
     values[source.windows.split.slice("test")] = np.nan
@@ -40,13 +40,14 @@ def without_test(source: WindowSource) -> WindowSource:
 
 @torch.no_grad()
 def leaks(forecaster: Predictor, batch: Batch) -> list[str]:
-    """What a forecast depends on and should not; empty for an honest forecaster.
+    """List what a forecast depends on and should not; empty for a correct forecaster.
 
     Parameters
     ----------
-    batch : windows with a future; two or more, so that one could look into another's history
+    forecaster : the forecaster to check
+    batch : windows with a future; two or more, so that dependence on other windows is detected
     """
-    made = forecaster.predict(batch)
+    forecast = forecaster.predict(batch)
     noise = torch.randn(batch.future.shape, generator=torch.Generator().manual_seed(0)).to(batch.future)
     others = {
         "a future that is missing": replace(batch, future=torch.full_like(batch.future, torch.nan)),
@@ -54,24 +55,24 @@ def leaks(forecaster: Predictor, batch: Batch) -> list[str]:
         "the futures of other windows": replace(batch, future=batch.future.flip(0)),
         "the number of the window": replace(batch, index=batch.index.flip(0) + 1),
     }
-    found = [what for what, other in others.items() if not _same(made, forecaster.predict(other))]
-    if len(batch) > 1 and not _close(made[:1], forecaster.predict(_first(batch)), made):
-        found.append("the other windows of the batch")
-    return found
+    dependences = [what for what, other in others.items() if not _same(forecast, forecaster.predict(other))]
+    if len(batch) > 1 and not _close(forecast[:1], forecaster.predict(_first(batch)), forecast):
+        dependences.append("the other windows of the batch")
+    return dependences
 
 
 def require_blind(forecaster: Predictor, batch: Batch, name: str = "the forecaster") -> None:
-    """Refuse a forecaster that knows what it should forecast.
+    """Refuse a forecaster whose forecast depends on its target.
 
     Raises
     ------
     LeakError
         If the forecast changes with anything but the histories and the issue times.
     """
-    found = leaks(forecaster, batch)
-    if found:
+    dependences = leaks(forecaster, batch)
+    if dependences:
         raise LeakError(
-            f"{name} forecasts from what it cannot know: its forecast changes with {', '.join(found)}",
+            f"{name} forecasts from what it cannot know: its forecast changes with {', '.join(dependences)}",
             do="forecast from `history` and `issue_time` alone, in evaluation mode, without random numbers",
         )
 

@@ -1,4 +1,4 @@
-"""Lift: the field of the last observations stays and is read at the stations; what lift and readout lose alone."""
+"""Lift: persistence of the lifted field, read at the stations; shows the loss of lift and readout alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A perceptron on a station's own history, its place and the time, with weights that all stations share."""
+"""A perceptron on the history of a station, its place and the time, with weights that all stations share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """MultiPatchFormer: patches of four lengths side by side, attention in time, then attention between variables.
 
-The forecast is written in eight parts one after the other, each of which knows those before it.
+The forecast is computed in eight parts one after the other, each of which depends on those before it.
 
 Reference: Naghashi, Boukadoum and Diallo, "A multiscale model for multivariate time series forecasting", Scientific
 Reports 15, 2025.
@@ -8,7 +8,7 @@ Reports 15, 2025.
 What differs from the original: called per station with weights that all stations share; patches are a twelfth, a sixth,
 a quarter and a third of the window, with strides of a twelfth but at least two steps, where public code has 8, 16, 24
 and 32 steps and fails on any window but 96; half its width (128, and 256 in between); a horizon of fewer than eight
-steps is written in as many parts; all patches hear each other, and all variables, where public code masks later ones;
+steps is written in as many parts; attention is to all patches and all variables, where public code masks later ones;
 instance normalisation is a switch that validation decides.
 """
 
@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -38,17 +38,17 @@ _LEAST_STRIDE = 2
 
 
 def patches_of(history: int) -> tuple[int, tuple[int, ...]]:
-    """The stride, a twelfth of the window, and the lengths of the patches: a twelfth, a sixth, a quarter, a third.
+    """Return the stride, a twelfth of the window, and patch lengths of a twelfth, a sixth, a quarter and a third.
 
-    Both are at least two steps where the window has them; no patch is shorter than the stride, so that none is passed
-    over.
+    Both are at least two steps where the window has them; no patch is shorter than the stride, so that no step
+    is left out.
     """
     stride = min(history, max(_LEAST_STRIDE, round(history / _SHARES[0])))
     return stride, tuple(max(stride, round(history / share)) for share in _SHARES)
 
 
 def parts_of(horizon: int) -> tuple[int, ...]:
-    """Steps of the parts of a forecast, the last taking what is left."""
+    """Return the steps of each part of a forecast; the last part takes the remainder."""
     count = min(_PARTS, horizon)
     size = horizon // count
     return (*(size,) * (count - 1), horizon - size * (count - 1))
@@ -69,17 +69,17 @@ class _Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Float[Tensor, "rows token width"]) -> Float[Tensor, "rows token width"]:
-        """Tokens after one layer."""
+        """Apply one layer to the tokens."""
         mixed = self.mix(tokens)
         query, key, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for part in (self.query(tokens), self.key(mixed), self.value(mixed))
         )
         weights = (query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])).softmax(dim=-1)
-        heard = (self.dropout(weights) @ value).transpose(1, 2).flatten(2)
-        tokens = self.norms[0](tokens + self.dropout(self.out(heard)))
-        found: Tensor = self.norms[1](tokens + self.dropout(self.layer(tokens)))
-        return found
+        attended = (self.dropout(weights) @ value).transpose(1, 2).flatten(2)
+        tokens = self.norms[0](tokens + self.dropout(self.out(attended)))
+        output: Tensor = self.norms[1](tokens + self.dropout(self.layer(tokens)))
+        return output
 
 
 class MultiPatchFormer(nn.Module):
@@ -104,7 +104,7 @@ class MultiPatchFormer(nn.Module):
         self.register_buffer("places", torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1), persistent=False)
 
     def forward(self, rows: Float[Tensor, "rows history channel"]) -> Float[Tensor, "rows lead channel"]:
-        """Rows of one station each."""
+        """Map normalised rows, each the history of one station, to their forecasts."""
         channels = rows.shape[2]
         series = rows.transpose(1, 2).flatten(0, 1)
         tokens = torch.cat([layer(part) for layer, part in zip(self.embed, self._patches(series))], dim=-1)
@@ -118,13 +118,13 @@ class MultiPatchFormer(nn.Module):
         return written.transpose(1, 2)
 
     def _patches(self, series: Float[Tensor, "rows history"]) -> list[Float[Tensor, "rows token length"]]:
-        """Patches of each length, as many of each; the last value goes on where they reach beyond the window."""
-        found = []
+        """Cut patches of each length, equally many; the last value is repeated beyond the end of the window."""
+        patches = []
         for length in self.lengths:
             beyond = (self.tokens - 1) * self.stride + length - series.shape[1]
             longer = F.pad(series[:, None], (0, max(beyond, 0)), mode="replicate")[:, 0]
-            found.append(longer.unfold(1, length, self.stride)[:, : self.tokens])
-        return found
+            patches.append(longer.unfold(1, length, self.stride)[:, : self.tokens])
+        return patches
 
 
 def _make(config: Config, source: WindowSource, instance_norm: bool = False) -> NetworkLearner:

@@ -1,7 +1,7 @@
 """Networks of the package neuralforecast as plain modules of one station: rows in, rows out.
 
-The package is imported when such a baseline is made, which takes several seconds. Its models are Lightning modules; of
-these only layers and the forward pass are used here. Losses, sampling, scaling and training are our own.
+The package is imported when such a baseline is built, which takes several seconds. Its models are Lightning modules; of
+these only layers and the forward pass are used here. Losses, sampling, scaling and training are those of StationPDE.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from jaxtyping import Float
 
-__all__ = ["RowsOfModel", "made", "models_of"]
+__all__ = ["RowsOfModel", "build_model", "models_of"]
 
 _MOST_SEEDS = 2**31
 
 
 def models_of(name: str) -> ModuleType:
-    """A module of ``neuralforecast.models``.
+    """Import a module of ``neuralforecast.models``.
 
     Raises
     ------
@@ -35,15 +35,16 @@ def models_of(name: str) -> ModuleType:
         If the package is not installed.
     """
     try:
-        found = importlib.import_module(f"neuralforecast.models.{name}")
+        module = importlib.import_module(f"neuralforecast.models.{name}")
     except ImportError as problem:
         raise UsageError(
             f"this baseline needs neuralforecast, which cannot be imported: {problem}",
+            code="SPDE-T001",
             do="pip install 'stationpde[baselines]'",
         ) from None
-    # It announces every seed that it is given.
+    # It logs every seed.
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    return found
+    return module
 
 
 class RowsOfModel(nn.Module):
@@ -54,19 +55,20 @@ class RowsOfModel(nn.Module):
         self.model = model
 
     def forward(self, rows: Float[Tensor, "rows history channel"]) -> Float[Tensor, "rows lead channel"]:
-        """Rows of one station each."""
+        """Map normalised rows, each the history of one station, to their forecasts."""
         nothing = dict.fromkeys(("futr_exog", "hist_exog", "stat_exog", "insample_mask"))
-        found: Tensor = self.model({"insample_y": rows, **nothing})
-        return found
+        forecast: Tensor = self.model({"insample_y": rows, **nothing})
+        return forecast
 
 
-def made(kind: Any, settings: Mapping[str, Any], unused: Sequence[str] = ()) -> RowsOfModel:
-    """A model with weights that follow torch's global generator.
+def build_model(kind: Any, settings: Mapping[str, Any], unused: Sequence[str] = ()) -> RowsOfModel:
+    """Build a model with weights drawn from torch's global generator.
 
     Parameters
     ----------
-    kind : a class of neuralforecast, which seeds all generators by itself when it is made
-    unused : layers that the class creates and its forward pass makes no use of; they are not trained
+    kind : a class of neuralforecast, whose constructor seeds all generators
+    settings : keyword arguments of the class
+    unused : layers that the class creates but its forward pass does not use; they are not trained
     """
     seed = int(torch.randint(_MOST_SEEDS, ()))
     model = kind(**settings, random_seed=seed, scaler_type="identity")

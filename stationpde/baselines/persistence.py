@@ -1,4 +1,4 @@
-"""Persistence: what was last observed stays."""
+"""Persistence: the last observation is the forecast."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from fields.torch_data import Batch
+from fields.windows import Batch
 from stationpde.baselines.inputs import StationInputs, horizon_of
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -21,19 +21,19 @@ __all__ = ["BASELINE", "Persistence"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Persistence:
-    """The last observed value of each station and variable; its usual value where the whole history is silent."""
+    """The last observed value of each station and variable; its climatology where the history has none."""
 
     config: Config
     inputs: StationInputs
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """The same forecast for every lead."""
+        """Return the last observation for every lead."""
         last = self.inputs.filled(batch.history, batch.issue_time)[:, -1:]
         return last.expand(-1, horizon_of(batch, self.config), -1, -1)
 
 
 def make(config: Config, source: WindowSource) -> Persistence:
-    """Persistence on the windows of a record."""
+    """Build persistence on the windows of a record."""
     return Persistence(config, StationInputs.of(source))
 
 

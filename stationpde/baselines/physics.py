@@ -1,4 +1,4 @@
-"""Physics: the surface equations with fixed coefficients carry the lifted field on; nothing is learned, no closure.
+"""Physics: the lifted field stepped by the surface equations with fixed coefficients, without learning or closure.
 
 Coefficients are those with which the configuration's equations start: diffusivity from the grid, friction and
 condensation as in the section ``pde``.

@@ -1,4 +1,4 @@
-"""Baselines by name: our own, and those that others publish under the entry-point group ``stationpde.baselines``.
+"""Baselines by name: built-in ones, and plug-ins of the entry-point group ``stationpde.baselines``.
 
 A baseline is imported when it is first used. All of them get the same windows, masks and training statistics, and give
 forecasts that are scored alike.
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from jaxtyping import Float
     from torch import Tensor
 
-    from fields.torch_data import Batch
+    from fields.windows import Batch
 
 __all__ = ["Baseline", "Predictor", "baseline", "baselines", "names"]
 
 
 @runtime_checkable
 class Predictor(Protocol):
-    """Anything that forecasts; every `stationpde.training.learner.Learner` is one."""
+    """Protocol of a forecaster; every `stationpde.model.learner.Learner` is one."""
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """Forecast of u, v, p, t, rh in SI at the stations, for as many leads as the batch's window has."""
+        """Return forecasts of u, v, p, t, rh in SI at the stations, for as many leads as the window of the batch."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A baseline as tables and the benchmark know it.
+    """Description of a baseline for tables and the benchmark.
 
     Attributes
     ----------
-    name, title, reference : how it is typed, how tables print it, where it was described
+    name, title, reference : name on the command line, name in tables, and publication
     kind : ``rule`` needs no fit, ``closed_form`` is fitted by ``make``, ``trained`` is a `Learner` for the loop
-    make : from a configuration and the windows of a record to the forecaster, from training and validation alone
+    make : function that builds the forecaster from a configuration and windows, with training and validation alone
     needs : a module of the extra ``[baselines]`` without which it cannot run
     rates : learning rates that are tried on validation
     train : settings of the configuration's ``train`` section that suit it
@@ -60,14 +60,14 @@ class Baseline:
     members: tuple[str, ...] = ()
 
     def missing(self) -> str | None:
-        """Why it cannot run here, or None."""
+        """Return why the baseline cannot run here, or None."""
         if self.needs is None or importlib.util.find_spec(self.needs) is not None:
             return None
         return f"{self.name} needs {self.needs}: pip install 'stationpde[baselines]'"
 
 
 # Name to module; each module holds one `BASELINE`.
-_OWN = (
+_BUILT_IN = (
     "persistence", "yesterday", "climatology", "ridge", "ridge_nb", "mlp", "mlp_nb", "blend", "lift", "physics",
     "dlinear", "itransformer", "timemixer", "timexer", "autoformer", "stemgnn", "timefilter", "multipatchformer",
     "corrformer", "cdpnet",
@@ -77,15 +77,15 @@ baselines: Registry[Baseline] = Registry("baseline", group="stationpde.baselines
 
 
 def names() -> list[str]:
-    """All baselines, our own in the order of the tables; plug-ins are listed without being imported."""
-    return [*_OWN, *(name for name in baselines.list() if name not in _OWN)]
+    """List all baselines, built-in ones in the order of tables; plug-ins are listed without being imported."""
+    return [*_BUILT_IN, *(name for name in baselines.list() if name not in _BUILT_IN)]
 
 
 def baseline(name: str) -> Baseline:
-    """A baseline by name; an unknown one is an error that suggests the nearest."""
-    if name in _OWN and name not in baselines.list():
+    """Look up a baseline by name; the error for an unknown name suggests the nearest."""
+    if name in _BUILT_IN and name not in baselines.list():
         module = importlib.import_module(f"stationpde.baselines.{name}")
         baselines.add(name, module.BASELINE, owner=module.__name__)
-    if name not in names():  # said of all that there are, imported yet or not
+    if name not in names():  # suggest from all names, imported or not
         raise baselines.unknown(name, names())
     return baselines[name]

@@ -1,4 +1,4 @@
-"""Ridge regression for each station and variable on the station's own history, the hour and the season."""
+"""Ridge regression for each station and variable on the history of the station, the hour and the season."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-r"""Ridge regression of many targets on the same inputs, each target with gaps of its own, without imputing any.
+r"""Ridge regression of many targets on the same inputs, each target with its gaps, without imputation.
 
 .. math:: w_j = \Bigl(\sum_{i \in O_j} x_i x_i^T + \lambda_j D\Bigr)^{-1} \sum_{i \in O_j} x_i y_{ij}
 
 with :math:`O_j` the rows in which target :math:`j` was observed and :math:`D` the variances of the inputs, so that the
 penalty is that of standardised inputs. Targets with the same rows share a matrix, and from one set of rows to the next
-only the rows that differ are added or taken away.
+only the rows that differ are added or subtracted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["masked_ridge"]
 
 Array = np.ndarray[Any, Any]
 
-# Of an input that hardly changes, in scales in which others have about 1: without it a sensor that was stuck in
-# training would get any weight at no cost, and would rule the forecast on the day when it moves again.
+# Least variance of an input, in scales in which others have about 1: without it a sensor that was stuck in training
+# could get any weight at no cost, and would dominate the forecast when it changes again.
 _LEAST_VARIANCE = 1e-2
 
 
 def masked_ridge(inputs: Array, targets: Array, penalties: Array) -> Array:
-    """Weights ``[trial, input, target]``, float64.
+    """Fit weights ``[trial, input, target]``, float64.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def masked_ridge(inputs: Array, targets: Array, penalties: Array) -> Array:
 
 
 def _grams(inputs: Array, there: Array) -> Iterator[tuple[Array, Array]]:
-    """The matrix of each set of rows, and the targets that were observed in exactly these rows."""
+    """Yield the matrix of each set of rows, and the targets that were observed in exactly these rows."""
     packed = np.packbits(there, axis=0)
     _, first, group = np.unique(packed, axis=1, return_index=True, return_inverse=True)
     rows = np.ones(len(inputs), bool)
@@ -63,9 +63,9 @@ def _grams(inputs: Array, there: Array) -> Iterator[tuple[Array, Array]]:
 
 
 def _changed(gram: Array, inputs: Array, old: Array, new: Array) -> Array:
-    """The matrix of the rows ``new``, from that of ``old`` unless it is shorter to begin anew."""
+    """Compute the matrix of the rows ``new``, from that of ``old`` unless a new sum has fewer terms."""
     if np.count_nonzero(new) <= np.count_nonzero(old != new):
-        kept = inputs[new]
-        return np.asarray(kept.T @ kept)
-    added, gone = inputs[new & ~old], inputs[old & ~new]
-    return np.asarray(gram + added.T @ added - gone.T @ gone)
+        rows = inputs[new]
+        return np.asarray(rows.T @ rows)
+    added, removed = inputs[new & ~old], inputs[old & ~new]
+    return np.asarray(gram + added.T @ added - removed.T @ removed)

@@ -1,6 +1,6 @@
-"""Linear forecasts: every variable and lead at a station from its own history, the calendar, and its neighbours.
+"""Linear forecasts: every variable and lead at a station from its history, the calendar, and its neighbours.
 
-Inputs of a station are its filled history of all variables in its own standard deviations, the hour of issue (one-hot),
+Inputs of a station are its filled history of all variables in its standard deviations, the hour of issue (one-hot),
 two annual harmonics and their products with the daily cycle, and of each neighbour the last state and its change over
 six hours. λ is chosen for each variable on validation, by the squared error over all stations in their standard
 deviations.
@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fields.time_features import annual_harmonics
-from fields.torch_data import Batch
+from fields.windows import Batch, annual_harmonics
 from stationpde.baselines.inputs import StationInputs, horizon_of, neighbours_of, steps_of, window_batches
 from stationpde.baselines.ridge_fit import masked_ridge
 from stationpde.config import Config
-from stationpde.state import clipped
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
+from stationpde.physics import clipped
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
@@ -35,7 +34,7 @@ Array = np.ndarray[Any, Any]
 _DAY = 86_400
 _YEAR = 365.25 * _DAY
 _HARMONICS = 2
-# Harmonics of a year that was not seen nearly whole are a trend, which goes astray beyond the record.
+# Harmonics fitted to less than nearly a whole year act as a trend, which diverges beyond the record.
 _LEAST_YEARS = 0.8
 _CHANGE_SECONDS = 6 * 3600
 # λ that are tried; inputs and targets count in standard deviations.
@@ -48,7 +47,7 @@ _STATION_BLOCK = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RidgeInputs:
-    """What the regression of a station sees of a window; ``neighbours`` are station numbers ``[station, k]``."""
+    """Inputs of the regression of a station; ``neighbours`` are station indices ``[station, k]``."""
 
     inputs: StationInputs
     neighbours: Tensor
@@ -56,38 +55,38 @@ class RidgeInputs:
 
     @classmethod
     def of(cls, source: WindowSource, neighbours: int) -> RidgeInputs:
-        """For the stations of a record, with scales of its training split."""
+        """Build the inputs for the stations of a record, with scales of its training split."""
         time, stop = source.series.time, source.windows.split.val
         years = (int(time[stop - 1]) - int(time[0])) / _YEAR
         near = torch.as_tensor(neighbours_of(source.series.stations, neighbours))
         return cls(StationInputs.of(source), near, _HARMONICS if years >= _LEAST_YEARS else 0)
 
     def calendar(self, issue_time: Int64[Tensor, " batch"]) -> Float[Tensor, "batch feature"]:
-        """Hour of issue, one-hot, and the season."""
+        """Encode the hour of issue, one-hot, and the season."""
         step = self.inputs.step_seconds
         hour = torch.nn.functional.one_hot(issue_time % _DAY // step, max(1, -(-_DAY // step)))
         season = annual_harmonics(issue_time, self.harmonics, True, torch)
         return torch.cat([hour.float(), *(wave.float()[:, None] for wave in season)], dim=1)
 
     def recent(self, scaled: Float[Tensor, "batch time station channel"]) -> Float[Tensor, "batch station feature"]:
-        """What a station tells its neighbours: its last state, and the change over six hours."""
+        """Return the features of a neighbour: its last state, and the change over six hours."""
         back = steps_of(_CHANGE_SECONDS, self.inputs.step_seconds, scaled.shape[1])
         last = scaled[:, -1]
         return torch.cat([last, last - scaled[:, -1 - back]], dim=-1)
 
     def joined(
-        self, own: Float[Tensor, "batch time station channel"], calendar: Tensor, recent: Tensor, stations: slice
+        self, history: Float[Tensor, "batch time station channel"], calendar: Tensor, recent: Tensor, stations: slice
     ) -> Float[Tensor, "batch station feature"]:
-        """All inputs of some stations, from their own scaled histories and what all stations tell."""
-        count = own.shape[2]
-        parts = [own.transpose(1, 2).flatten(2), calendar[:, None].expand(-1, count, -1)]
+        """Join all inputs of some stations: their scaled histories, the calendar, and features of their neighbours."""
+        count = history.shape[2]
+        parts = [history.transpose(1, 2).flatten(2), calendar[:, None].expand(-1, count, -1)]
         near = self.neighbours[stations]
         if near.shape[1]:
             parts.append(recent[:, near.to(recent.device)].flatten(2))
         return torch.cat(parts, dim=-1)
 
     def __call__(self, batch: Batch) -> Float[Tensor, "batch station feature"]:
-        """The inputs of all stations."""
+        """Return the inputs of all stations."""
         scaled = self.inputs.scaled(self.inputs.filled(batch.history, batch.issue_time))
         return self.joined(scaled, self.calendar(batch.issue_time), self.recent(scaled), slice(None))
 
@@ -97,15 +96,15 @@ class Ridge:
     """Fitted weights ``[station, input, channel * lead]``, and λ of each channel."""
 
     config: Config
-    see: RidgeInputs
+    features: RidgeInputs
     weights: Float[Tensor, "station feature target"]
     penalties: tuple[float, ...]
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """The linear forecast of all leads, relative humidity within its range."""
-        made = torch.einsum("bnf,nft->bnt", self.see(batch), self.weights)
-        by_lead = made.unflatten(2, (len(self.penalties), -1)).permute(0, 3, 1, 2)
-        return clipped(self.see.inputs.unscaled(by_lead[:, : horizon_of(batch, self.config)]))
+        """Return the linear forecast of all leads, relative humidity within its range."""
+        scaled = torch.einsum("bnf,nft->bnt", self.features(batch), self.weights)
+        by_lead = scaled.unflatten(2, (len(self.penalties), -1)).permute(0, 3, 1, 2)
+        return clipped(self.features.inputs.unscaled(by_lead[:, : horizon_of(batch, self.config)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,51 +112,51 @@ class _Part:
     """The windows of a split as rows of a regression, a few stations at a time."""
 
     source: WindowSource
-    see: RidgeInputs
+    features: RidgeInputs
     starts: Array
     calendar: Tensor
     recent: Tensor
 
     @classmethod
-    def of(cls, source: WindowSource, see: RidgeInputs, name: SplitName) -> _Part:
+    def of(cls, source: WindowSource, features: RidgeInputs, name: SplitName) -> _Part:
         starts, spec = source.windows[name], source.windows.spec
         issue = torch.as_tensor(source.series.time[starts + spec.history - 1])
         recent = torch.zeros(0)
-        if see.neighbours.shape[1]:
+        if features.neighbours.shape[1]:
             batches = window_batches(source, name)
-            recent = torch.cat([see.recent(see.inputs.scaled(see.inputs.filled(b.history, b.issue_time)))
+            recent = torch.cat([features.recent(features.inputs.scaled(features.inputs.filled(b.history, b.issue_time)))
                                 for b in batches])  # fmt: skip
-        return cls(source, see, starts, see.calendar(issue), recent)
+        return cls(source, features, starts, features.calendar(issue), recent)
 
     def rows(self, stations: slice) -> tuple[Array, Array]:
-        """Inputs ``[station, row, input]`` and targets ``[station, row, channel * lead]``, float64."""
+        """Return inputs ``[station, row, input]`` and targets ``[station, row, channel * lead]``, float64."""
         series, spec = self.source.series, self.source.windows.spec
         steps = self.starts[:, None] + np.arange(spec.length)
         values = torch.as_tensor(series.values[:, stations][steps])
-        inputs = self.see.inputs.take(stations)
+        inputs = self.features.inputs.take(stations)
         issue = torch.as_tensor(series.time[steps[:, spec.history - 1]])
-        own = inputs.scaled(inputs.filled(values[:, : spec.history], issue))
-        seen = self.see.joined(own, self.calendar, self.recent, stations)
+        history = inputs.scaled(inputs.filled(values[:, : spec.history], issue))
+        features = self.features.joined(history, self.calendar, self.recent, stations)
         targets = inputs.scaled(values[:, spec.history :]).permute(2, 0, 3, 1).flatten(2)
-        return seen.transpose(0, 1).double().numpy(), targets.double().numpy()
+        return features.transpose(0, 1).double().numpy(), targets.double().numpy()
 
 
 def fit_ridge(config: Config, source: WindowSource, neighbours: int = 0) -> Ridge:
-    """Fit to the training split of a record, λ to its validation split."""
-    see = RidgeInputs.of(source, neighbours)
+    """Fit weights to the training split of a record, and λ to its validation split."""
+    features = RidgeInputs.of(source, neighbours)
     channels, leads = len(source.series.variables), source.windows.spec.horizon
-    train = _Part.of(source, see, "train")
+    train = _Part.of(source, features, "train")
     count = len(source.series.stations)
     blocks = [slice(first, min(first + _STATION_BLOCK, count)) for first in range(0, count, _STATION_BLOCK)]
-    chosen = _chosen(train, _Part.of(source, see, "val"), blocks, channels, leads)
+    chosen = _chosen(train, _Part.of(source, features, "val"), blocks, channels, leads)
     penalties = np.repeat(chosen, leads)[None]
     weights = [masked_ridge(x, y, penalties)[0].astype(np.float32)
                for block in blocks for x, y in zip(*train.rows(block))]  # fmt: skip
-    return Ridge(config, see, torch.as_tensor(np.stack(weights)), tuple(chosen.tolist()))
+    return Ridge(config, features, torch.as_tensor(np.stack(weights)), tuple(chosen.tolist()))
 
 
 def _chosen(train: _Part, val: _Part, blocks: list[slice], channels: int, leads: int) -> Array:
-    """λ of each channel: the one with the least squared error on validation."""
+    """Choose λ of each channel: the one with the least squared error on validation."""
     tried = np.unique(np.linspace(0, leads - 1, _TRIED_LEADS).round().astype(int))
     columns = (np.arange(channels)[:, None] * leads + tried).ravel()
     trials = np.repeat(np.array(PENALTIES)[:, None], columns.size, axis=1)

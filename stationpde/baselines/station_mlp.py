@@ -1,8 +1,8 @@
 """A perceptron that all stations share: all leads of all variables from a history, neighbours, place and time.
 
-Inputs are the station's own normalised history, the last state of its nearest stations, the hour of the day and the
+Inputs are the normalised history of the station, the last state of its nearest stations, the hour of the day and the
 time of the year (sine and cosine) at every lead, latitude, longitude and altitude, and the mean and the standard
-deviation of each variable at the station in training: normalised histories of a windy and of a calm place look alike.
+deviation of each variable at the station in training: normalised histories of a windy and of a calm place are alike.
 Two hidden layers of SiLU with dropout. With 16 steps, 8 leads and 8 neighbours it has 368,168 parameters.
 """
 
@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fields.geometry import LocalMetric
-from fields.series import Stations
+from fields.grid import LocalMetric
+from fields.windows import Stations
 from stationpde.baselines.inputs import StationInputs, neighbours_of, valid_times
 from stationpde.baselines.per_station import NetworkLearner
-from stationpde.conditions import TIME_FEATURES, time_features
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
+from stationpde.physics import TIME_FEATURES, time_features
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
@@ -34,7 +34,7 @@ _HIDDEN, _DROPOUT = 512, 0.2
 
 
 class StationMLP(nn.Module):
-    """Normalised histories to normalised forecasts; ``neighbours`` is how many nearest stations are seen."""
+    """Network from normalised histories to normalised forecasts; ``neighbours`` is the number of nearest stations."""
 
     places: Tensor
     near: Tensor
@@ -59,7 +59,7 @@ class StationMLP(nn.Module):
         self, history: Float[Tensor, "batch time station channel"], issue_time: Int64[Tensor, " batch"],
         chosen: Int64[Tensor, " rows"] | None = None,
     ) -> Float[Tensor, "batch lead station channel"]:  # fmt: skip
-        """The forecast of all leads at once; of ``chosen`` rows alone, ``[rows, lead, channel]``, where given."""
+        """Return the forecast of all leads at once; of ``chosen`` rows ``[rows, lead, channel]`` if they are passed."""
         batch, _, stations, _ = history.shape
         when = time_features(valid_times(issue_time, self.leads, self.step_seconds), history.dtype)
         parts = [
@@ -69,32 +69,32 @@ class StationMLP(nn.Module):
             self.places.expand(batch, -1, -1),
         ]
         inputs = torch.cat(parts, dim=-1)
-        made: Tensor = self.layers(inputs if chosen is None else inputs.flatten(0, 1)[chosen])
-        made = made.unflatten(-1, (self.leads, self.channels))
-        return made.transpose(1, 2) if chosen is None else made
+        forecast: Tensor = self.layers(inputs if chosen is None else inputs.flatten(0, 1)[chosen])
+        forecast = forecast.unflatten(-1, (self.leads, self.channels))
+        return forecast.transpose(1, 2) if chosen is None else forecast
 
     def _around(self, last: Float[Tensor, "batch station channel"]) -> Float[Tensor, "batch station feature"]:
-        """The last state of the neighbours; zero, the mean, in place of those that a small network does not have."""
-        found = last[:, self.near].flatten(2)
-        return nn.functional.pad(found, (0, self.neighbours * self.channels - found.shape[-1]))
+        """Return the last state of the neighbours; zero, the mean, for those that a small network lacks."""
+        states = last[:, self.near].flatten(2)
+        return nn.functional.pad(states, (0, self.neighbours * self.channels - states.shape[-1]))
 
 
 def _places(stations: Stations, scales: StationInputs) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """What tells stations apart: position, altitude, means and deviations ``[station, 3 + 2 channel]``.
+    """Return position, altitude, means and deviations of each station ``[station, 3 + 2 channel]``.
 
     Each in standard deviations over the stations; 0 where all are the same or unknown.
     """
     east_north = LocalMetric.around(stations.lat, stations.lon).xy(stations.lat, stations.lon)
     alt = np.where(np.isfinite(stations.alt), stations.alt, np.nan)
-    known = float(np.nanmean(alt)) if np.isfinite(alt).any() else 0.0
-    raw = np.column_stack([east_north, np.nan_to_num(alt, nan=known), scales.mean.double(), scales.std.double()])
+    mean_alt = float(np.nanmean(alt)) if np.isfinite(alt).any() else 0.0
+    raw = np.column_stack([east_north, np.nan_to_num(alt, nan=mean_alt), scales.mean.double(), scales.std.double()])
     away, spread = raw - raw.mean(axis=0), raw.std(axis=0)
-    # Scales are float32: what differs by less than their last digits does not differ.
+    # Scales are float32: differences below their last digits are rounding.
     same = spread <= 1e-6 * np.abs(raw).max(axis=0)
     return np.where(same, 0.0, away / np.where(same, 1.0, spread))
 
 
 def mlp_learner(config: Config, source: WindowSource, neighbours: int = 0) -> NetworkLearner:
-    """The perceptron on the windows of a record, with its loss; weights from torch's global generator."""
+    """Build the perceptron on the windows of a record, with its loss; weights from torch's global generator."""
     network = StationMLP(config, source.series.stations, StationInputs.of(source), neighbours)
     return NetworkLearner(config, source, network, kind="mse")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fields.series import Stations
+from fields.windows import Stations
 
 __all__ = ["StationTree", "levels_for"]
 
@@ -18,7 +18,7 @@ _TWO_LEVELS = 512
 
 
 def levels_for(count: int) -> tuple[int, ...]:
-    """Branches of each level, from the root down; their product is at least ``count`` and little more."""
+    """Return the branches of each level, from the root down; their product is ``count`` or little more."""
     depth = 2 if count <= _TWO_LEVELS else 3
     branches = max(1, round(count ** (1.0 / depth)))
     above = (branches,) * (depth - 1)
@@ -34,7 +34,7 @@ class StationTree:
 
     @classmethod
     def of(cls, stations: Stations) -> StationTree:
-        """Groups that are near each other: each is halved across its longer side until it is small enough."""
+        """Group stations by distance: a group is halved across its longer side until it is small enough."""
         east = np.cos(np.radians(stations.lat.mean())) * stations.lon
         where = np.stack([east, stations.lat])
         levels = levels_for(len(stations))
@@ -44,9 +44,9 @@ class StationTree:
     def leaf_of(self) -> Array:
         """The leaf of each station."""
         leaves = np.flatnonzero(self.places >= 0)
-        found = np.empty(leaves.size, np.int64)
-        found[self.places[leaves]] = leaves
-        return found
+        leaf_of_station = np.empty(leaves.size, np.int64)
+        leaf_of_station[self.places[leaves]] = leaves
+        return leaf_of_station
 
 
 def _leaves(members: Array, where: Array, levels: tuple[int, ...]) -> list[Array]:
@@ -57,7 +57,7 @@ def _leaves(members: Array, where: Array, levels: tuple[int, ...]) -> list[Array
 
 
 def _divided(members: Array, where: Array, sizes: list[int]) -> list[Array]:
-    """Groups of given sizes, halved again and again."""
+    """Divide members into groups of these sizes by repeated halving."""
     if len(sizes) == 1:
         return [members]
     here = where[:, members]

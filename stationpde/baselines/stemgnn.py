@@ -3,7 +3,7 @@ r"""StemGNN: a learned graph between variables, and filters in its spectrum and 
 Reference: Cao et al., "Spectral Temporal Graph Neural Network for Multivariate Time-Series Forecasting", NeurIPS 2020.
 
 What differs from the original: called per station with weights that all stations share, the variables being the nodes
-of the graph. The graph is each row's own; the original averages it over the batch, so that a forecast would depend on
+of the graph. There is a graph for each row; the original averages it over the batch, so that a forecast would depend on
 the other windows beside it, later ones included. The first Chebyshev polynomial is the identity, as in the paper;
 public code has zeros. Attention is dropped out at 0.1 (0.5 there, where an average over rows hides it). Instance
 normalisation is a switch that validation decides. The layers are those of neuralforecast.
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stationpde.baselines.neuralforecast_modules import made, models_of
+from stationpde.baselines.neuralforecast_modules import build_model, models_of
 from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -39,25 +39,25 @@ class StemGNN(nn.Module):
     def __init__(self, history: int, horizon: int, channels: int) -> None:
         super().__init__()
         settings = {"h": horizon, "input_size": history, "n_series": channels, "dropout_rate": 0.1}
-        self.layers = made(models_of("stemgnn").StemGNN, settings).model
-        # The second block looks back at nothing.
+        self.layers = build_model(models_of("stemgnn").StemGNN, settings).model
+        # The second block has no backcast.
         del self.layers.stock_block[1].backcast_short_cut
 
     def forward(self, rows: Float[Tensor, "rows history channel"]) -> Float[Tensor, "rows lead channel"]:
-        """Rows of one station each."""
+        """Map normalised rows, each the history of one station, to their forecasts."""
         polynomials = self._graph(rows)
-        left = rows.transpose(1, 2)
-        total = torch.zeros_like(left)
+        remainder = rows.transpose(1, 2)
+        total = torch.zeros_like(remainder)
         for block in self.layers.stock_block:
-            filtered = self._filtered(block, polynomials, left)
+            filtered = self._filtered(block, polynomials, remainder)
             total = total + block.forecast_result(torch.sigmoid(block.forecast(filtered)))
             if block.stack_cnt == 0:
-                left = torch.sigmoid(block.backcast(filtered) - block.backcast_short_cut(left))
-        found: Tensor = self.layers.fc(total).transpose(1, 2)
-        return found
+                remainder = torch.sigmoid(block.backcast(filtered) - block.backcast_short_cut(remainder))
+        forecast: Tensor = self.layers.fc(total).transpose(1, 2)
+        return forecast
 
     def _graph(self, rows: Tensor) -> Float[Tensor, "rows order node node"]:
-        """Chebyshev polynomials, up to the third, of the normalised Laplacian of each row's graph."""
+        """Compute Chebyshev polynomials, up to the third, of the normalised Laplacian of each row's graph."""
         hidden, _ = self.layers.GRU(rows.permute(2, 0, 1).contiguous())
         weights = self.layers.self_graph_attention(hidden.transpose(0, 1).contiguous())
         degree = weights.sum(dim=-1).clamp(min=_LEAST_DEGREE)

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -41,12 +41,12 @@ _LEAST_NOISE = 1e-2
 
 
 def patch_of(history: int) -> int:
-    """Steps of a patch: the divisor of the window that is nearest to a quarter of it."""
+    """Return the steps of a patch: the divisor of the window that is nearest to a quarter of it."""
     return min((n for n in range(1, history + 1) if history % n == 0), key=lambda n: (abs(n - history / _PATCHES), n))
 
 
 def edge_kinds(variables: int, patches: int) -> Bool[Tensor, "kind node node"]:
-    """Edges between variables at one time, between times of one variable, and of both; without loops."""
+    """Return masks of edges between variables, between times, and between both; without loops."""
     variable = torch.arange(variables).repeat_interleave(patches)
     time = torch.arange(patches).repeat(variables)
     same_variable = variable[:, None] == variable[None]
@@ -55,7 +55,7 @@ def edge_kinds(variables: int, patches: int) -> Bool[Tensor, "kind node node"]:
 
 
 class _Gate(nn.Module):
-    """Which kinds of edge a node keeps; noisy in training."""
+    """Gate that selects the kinds of edge of a node; noisy in training."""
 
     def __init__(self, nodes: int, top_p: float) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class _Gate(nn.Module):
     def forward(
         self, edges: Float[Tensor, "rows head node node"]
     ) -> tuple[Float[Tensor, "rows head node kind"], Float[Tensor, " sums"]]:
-        """One for each kind that is kept; and the sums of what `TimeFilter.penalty` needs."""
+        """Return 1 for each selected kind, and the sums that `TimeFilter.penalty` needs."""
         logits = self.logits(edges)
         if self.training:
             spread = F.softplus(self.noise(edges)) + _LEAST_NOISE
@@ -72,12 +72,12 @@ class _Gate(nn.Module):
         shares = logits.softmax(dim=-1)
         ordered, kinds = shares.sort(dim=-1, descending=True, stable=True)
         # A kind is kept while those before it have not passed the threshold.
-        kept = (ordered.cumsum(dim=-1) - ordered <= self.top_p).to(shares.dtype)
-        kept = torch.zeros_like(shares).scatter(-1, kinds, kept)
-        importance = (shares * kept).sum(dim=(0, 1, 2))
+        selected = (ordered.cumsum(dim=-1) - ordered <= self.top_p).to(shares.dtype)
+        selected = torch.zeros_like(shares).scatter(-1, kinds, selected)
+        importance = (shares * selected).sum(dim=(0, 1, 2))
         entropy = -(shares * (shares + 1e-10).log()).sum()
         count = torch.full_like(entropy, shares.numel() / _KINDS)
-        return kept, torch.cat([importance, entropy[None], count[None]])
+        return selected, torch.cat([importance, entropy[None], count[None]])
 
 
 class _Block(nn.Module):
@@ -97,25 +97,25 @@ class _Block(nn.Module):
     def forward(
         self, nodes: Float[Tensor, "rows node width"], kinds: Float[Tensor, "kind node node"], cut: int
     ) -> tuple[Tensor, Tensor]:
-        """Nodes after the round, and the gate's sums."""
-        given = self.before_graph(nodes)
-        split = given.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        """Return the nodes after the round, and the sums of the gate."""
+        normed = self.before_graph(nodes)
+        split = normed.unflatten(-1, (self.heads, -1)).transpose(1, 2)
         edges = F.gelu(self.source(split) @ self.target(split).transpose(-1, -2))
         strong = torch.ones_like(edges)
         if cut:
             strong = strong.scatter(-1, edges.detach().topk(cut, dim=-1, largest=False).indices, 0.0)
-        kept, sums = self.gate(edges * strong)
+        selected, sums = self.gate(edges * strong)
         loops = torch.eye(edges.shape[-1], dtype=edges.dtype, device=edges.device)
-        # A node always hears itself, so that no row of the softmax is empty.
-        there = torch.einsum("rhnk,knm->rhnm", kept, kinds) * strong + loops > 0
+        # Each node has an edge to itself, so that no row of the softmax is empty.
+        there = torch.einsum("rhnk,knm->rhnm", selected, kinds) * strong + loops > 0
         weights = self.dropout(edges.masked_fill(~there, -torch.inf).softmax(dim=-1))
-        passed = weights @ self.message(given).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        nodes = nodes + passed.transpose(1, 2).flatten(2)
+        messages = weights @ self.message(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        nodes = nodes + messages.transpose(1, 2).flatten(2)
         return nodes + self.layer(self.before_layer(nodes)), sums
 
 
 class TimeFilter(nn.Module):
-    """The network of one station; gives its forecast and the gates' sums."""
+    """The network of one station; returns its forecast and the sums of the gates."""
 
     kinds: Tensor
     places: Tensor
@@ -136,18 +136,18 @@ class TimeFilter(nn.Module):
         self.register_buffer("places", _places(nodes, width), persistent=False)
 
     def forward(self, rows: Float[Tensor, "rows history channel"]) -> tuple[Tensor, Tensor]:
-        """Rows of one station each."""
+        """Map normalised rows, each the history of one station, to their forecasts."""
         channels = rows.shape[2]
         nodes = self.embed(rows.transpose(1, 2).unflatten(2, (-1, self.patch))).flatten(1, 2) + self.places
         sums = []
         for block in self.blocks:
-            nodes, found = block(nodes, self.kinds, self.cut)
-            sums.append(found)
-        made = self.head(nodes.unflatten(1, (channels, -1)).flatten(2)).transpose(1, 2)
-        return made, torch.cat(sums)
+            nodes, block_sums = block(nodes, self.kinds, self.cut)
+            sums.append(block_sums)
+        forecast = self.head(nodes.unflatten(1, (channels, -1)).flatten(2)).transpose(1, 2)
+        return forecast, torch.cat(sums)
 
     def penalty(self, sums: Float[Tensor, " sums"]) -> Tensor:
-        """Unequal use of the kinds (squared coefficient of variation), and gates that do not decide."""
+        """Penalise unequal use of the kinds (squared coefficient of variation), and gates that do not decide."""
         each = sums.unflatten(0, (len(self.blocks), -1))
         importance, entropy, count = each[:, :_KINDS], each[:, _KINDS], each[:, _KINDS + 1]
         uneven = importance.var(dim=1) / importance.mean(dim=1).square().clamp(min=torch.finfo(sums.dtype).tiny)
@@ -155,7 +155,7 @@ class TimeFilter(nn.Module):
 
 
 def _places(count: int, width: int) -> Float[Tensor, "node width"]:
-    """Sines and cosines of the node's number."""
+    """Return sines and cosines of the index of each node."""
     angle = torch.arange(count)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(1e4) / width))
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 

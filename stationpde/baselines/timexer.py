@@ -10,11 +10,11 @@ as its exogenous ones; the patch is the longest of at most 16 steps that divides
 
 from __future__ import annotations
 
-from stationpde.baselines.neuralforecast_modules import made, models_of
+from stationpde.baselines.neuralforecast_modules import build_model, models_of
 from stationpde.baselines.per_station import SHORT_EPOCHS, NetworkLearner, per_station
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 __all__ = ["BASELINE", "patch_of"]
 
@@ -22,7 +22,7 @@ _LONGEST = 16
 
 
 def patch_of(history: int) -> int:
-    """Steps of a patch: the longest that divides the window and leaves at least two, unless it has one step."""
+    """Return the steps of a patch: the longest divisor that gives at least two patches, if there are two steps."""
     return max(n for n in range(1, _LONGEST + 1) if history % n == 0 and (2 * n <= history or history == 1))
 
 
@@ -32,7 +32,7 @@ def _make(config: Config, source: WindowSource, instance_norm: bool = False) -> 
         "patch_len": patch_of(config.data.history), "hidden_size": 128, "d_ff": 256, "n_heads": 8, "e_layers": 1,
         "dropout": 0.1, "use_norm": False,
     }  # fmt: skip
-    network = made(models_of("timexer").TimeXer, settings)
+    network = build_model(models_of("timexer").TimeXer, settings)
     return per_station(config, source, network, instance_norm=instance_norm, about="TimeXer")
 
 

@@ -1,4 +1,4 @@
-"""Same hour yesterday: the day repeats."""
+"""Same hour yesterday: the last day is repeated."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fields.torch_data import Batch
+from fields.windows import Batch
 from stationpde.baselines.inputs import StationInputs, horizon_of
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
-from stationpde.training.source import WindowSource
+from stationpde.data import WindowSource
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -23,7 +23,7 @@ _DAY = 86_400
 
 
 def same_hour(leads: int, history: int, steps_per_day: int) -> Tensor:
-    """For each lead the step of the history that has its time of day on the latest day; negative: before the history.
+    """Return for each lead the latest step of the history with its time of day; negative: before the history.
 
     >>> same_hour(5, history=6, steps_per_day=4)
     tensor([2, 3, 4, 5, 2])
@@ -34,26 +34,26 @@ def same_hour(leads: int, history: int, steps_per_day: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Yesterday:
-    """What was observed at the same time of day, on the latest day that had it.
+    """The observation at the same time of day, on the latest day that has it.
 
-    Gaps of the history are filled; a time of day that lies before the history takes its usual value.
+    Gaps of the history are filled; a time of day that lies before the history takes its climatology.
     """
 
     config: Config
     inputs: StationInputs
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """The history of one day, repeated."""
+        """Repeat the history of one day."""
         leads = horizon_of(batch, self.config)
         filled = self.inputs.filled(batch.history, batch.issue_time)
         steps = same_hour(leads, filled.shape[1], max(1, _DAY // batch.step_seconds)).to(filled.device)
         then = filled[:, steps.clamp(min=0)]
         within = (steps >= 0)[:, None, None]
-        return torch.where(within, then, self.inputs.usual(batch.issue_time, leads))
+        return torch.where(within, then, self.inputs.climatology_at(batch.issue_time, leads))
 
 
 def make(config: Config, source: WindowSource) -> Yesterday:
-    """The rule on the windows of a record."""
+    """Build the rule on the windows of a record."""
     return Yesterday(config, StationInputs.of(source))
 
 

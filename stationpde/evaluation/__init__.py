@@ -1,1 +1,6 @@
-"""Scores of forecasts, protocols, and the benchmark: every model on the same windows, with significance."""
+"""Evaluation: scores with significance, protocols, the benchmark, ablations, and stations left out of training."""
+
+import lazy_loader
+
+# `__init__.pyi` lists what other rooms may use; each name is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,7 +1,7 @@
-"""The same CPU time for every learned model: counted, planned for beforehand, and kept.
+"""The same CPU time for every learned model: counted, planned beforehand, and limited.
 
-Time is that of the process's CPU, which others on the machine do not lengthen. The schedule of the learning rate has to
-know its end, so that a few real steps are timed first and as many are planned as the cap allows.
+Time is CPU time of the process, which other processes on the machine do not lengthen. The schedule of the learning rate
+needs the number of steps: a few real steps are timed first and as many are planned as the cap allows.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fields import atomic
-from stationpde.training.distributed import LocalWorld
-from stationpde.training.loop import CALIBRATION_SHARE
-from stationpde.training.seeding import seed_everything
-from stationpde.training.state import TrainingState
+from stationpde.seeding import seed_everything
+from stationpde.training import CALIBRATION_SHARE, LocalWorld, TrainingState
 
 if TYPE_CHECKING:
     from stationpde.config import Config
-    from stationpde.training.session import Build
-    from stationpde.training.source import WindowSource
+    from stationpde.data import WindowSource
+    from stationpde.training import Build
 
 __all__ = ["BudgetSpent", "Ledger", "Pace", "has_flattened", "steps_that_fit", "validation_windows_that_fit"]
 
 _TIMED_STEPS = 4
 _WRITE_SECONDS = 5.0
-# A busy machine slows caches as well as clocks: what was planned for the cap may take so much of it and no more.
+# Steps take longer on a busy machine: training may take up to this multiple of the cap that it was planned for.
 _SLACK = 1.25
-# Of the time that is left for training, what one validation may take.
+# Share of the remaining training time that one validation may take.
 _VALIDATION_SHARE = 1 / 3
 # A curve is flat when the last quarter of its epochs gained less than this share of the score.
 _FLAT = 0.005
@@ -45,7 +43,7 @@ class BudgetSpent(Exception):  # noqa: N818 - no fault: the best epoch so far is
 
 
 class Ledger:
-    """CPU seconds that a cell has used, kept in a file over restarts; what a kill loses is a few seconds."""
+    """CPU seconds that a cell has used, saved in a file over restarts; a kill loses a few seconds."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,7 +52,7 @@ class Ledger:
 
     @contextmanager
     def charging(self, what: str) -> Iterator[None]:
-        """A context whose CPU time is charged to ``what``."""
+        """Return a context whose CPU time is charged to ``what``."""
         self._what, self._since = what, time.process_time()
         try:
             yield
@@ -63,12 +61,12 @@ class Ledger:
             self._what = ""
 
     def charge(self, what: str, seconds: float) -> None:
-        """Put down what was used elsewhere, once: a later call for the same purpose replaces it."""
+        """Set the seconds of a purpose that were used elsewhere; a later call for the same purpose replaces them."""
         self.spent[what] = seconds
         self._write()
 
     def tick(self, force: bool = False) -> float:
-        """Charge what has been used since the last call; the sum of the present purpose."""
+        """Charge the CPU time since the last call; return the sum of the present purpose."""
         now = time.process_time()
         self.spent[self._what] = self.spent.get(self._what, 0.0) + now - self._since
         self._since = now
@@ -83,7 +81,7 @@ class Ledger:
             atomic.write_file(self._path, json.dumps(self.spent).encode())
 
     def watcher(self, cap: float | None, further: Callable[[Any], None] | None) -> Callable[[Any], None]:
-        """A watcher of training that counts, raises `BudgetSpent` well beyond the cap, and passes events on."""
+        """Return a watcher that counts CPU time, raises `BudgetSpent` at 1.25 times the cap, and passes events on."""
 
         def watch(event: Any) -> None:
             if self.tick() > (_SLACK * cap if cap is not None else float("inf")):
@@ -104,46 +102,46 @@ class Pace:
     validation_windows: int
 
     @classmethod
-    def measured(cls, config: Config, source: WindowSource, build: Build) -> Pace:
-        """From a few real steps that leave nothing behind; of the last stage where a learner has several."""
+    def measure(cls, config: Config, source: WindowSource, build: Build) -> Pace:
+        """Measure a few real steps whose result is discarded; of the last stage where a learner has several."""
         torch.set_num_threads(config.train.threads or 1)
         seed_everything(config.train.seed, "init")
         learner = build(config, source)
         if hasattr(learner, "to_last_stage"):  # the costly one, in which most of the time is spent
             learner.to_last_stage()
         state = TrainingState(learner, source, config, LocalWorld(), "cpu")
-        took = [_cpu(partial(_step, state, number)) for number in range(_TIMED_STEPS)]
+        step_seconds = [_cpu(partial(_step, state, number)) for number in range(_TIMED_STEPS)]
         starts = source.part("val")[: config.train.batch]
         state.learner.module.eval()
         with torch.no_grad():
             windows = [_cpu(lambda: state.learner.predict(source.batch(starts))) for _ in range(2)]
         # The first of each builds kernels and fills caches.
-        step, window = sum(took[1:]) / len(took[1:]), windows[-1] / len(starts)
+        step, window = sum(step_seconds[1:]) / len(step_seconds[1:]), windows[-1] / len(starts)
         if hasattr(learner, "calibrate"):
             window *= 1.0 + CALIBRATION_SHARE
-        many = len(source.part("val", config.train.validate_windows))
-        return cls(step, window, state.plan.end_of(0), many)
+        validation_windows = len(source.part("val", config.train.validate_windows))
+        return cls(step, window, state.plan.end_of(0), validation_windows)
 
     @classmethod
-    def kept(cls, path: Path, measure: Callable[[], Pace]) -> Pace:
-        """As an earlier start found it, else measured now and written down: a resumed run must plan the same."""
-        found = atomic.read_json(path)
-        if isinstance(found, dict) and set(found) == set(cls.__dataclass_fields__):
-            return cls(**found)
-        made = measure()
+    def read_or_measure(cls, path: Path, measure: Callable[[], Pace]) -> Pace:
+        """Read the pace that an earlier start wrote, else measure and write it: a resumed run must plan the same."""
+        saved = atomic.read_json(path)
+        if isinstance(saved, dict) and set(saved) == set(cls.__dataclass_fields__):
+            return cls(**saved)
+        pace = measure()
         with atomic.machine_faults(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write_file(path, json.dumps(asdict(made)).encode())
-        return made
+            atomic.write_file(path, json.dumps(asdict(pace)).encode())
+        return pace
 
 
 def validation_windows_that_fit(pace: Pace, seconds: float) -> int:
-    """All validation windows, or as many as take a third of the time: long forecasts take longer than steps."""
+    """Return the number of validation windows: all, or as many as take a third of the time."""
     return max(1, min(pace.validation_windows, int(_VALIDATION_SHARE * seconds / pace.window)))
 
 
 def steps_that_fit(pace: Pace, seconds: float, validation_windows: int | None = None) -> int:
-    """Training steps for which CPU time suffices, validation after every epoch included; at least one."""
+    """Return the training steps for which CPU time suffices, validation after every epoch included; at least one."""
     windows = pace.validation_windows if validation_windows is None else validation_windows
     validation = windows * pace.window
     per_step = pace.step + validation / pace.steps_per_epoch
@@ -151,7 +149,7 @@ def steps_that_fit(pace: Pace, seconds: float, validation_windows: int | None = 
 
 
 def has_flattened(scores: list[float], stopped_early: bool) -> bool:
-    """Whether longer training promises little: patience ran out, or the last quarter of the epochs gained nothing."""
+    """Return whether longer training would gain little: patience ran out, or < 0.5 % in the last quarter of epochs."""
     if stopped_early:
         return True
     if len(scores) < 4:

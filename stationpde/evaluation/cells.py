@@ -1,4 +1,4 @@
-"""Finished cells as small files: what was run on what, what it took, and the sums from which every score follows."""
+"""Finished cells as small files: model, data, cost, and the sums from which every score follows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import numpy as np
 
 import stationpde
 from fields import atomic
-from fields.readers.clock import shown_time
+from fields.times import format_time
 from stationpde.errors import CorruptArtefactError
 from stationpde.evaluation.contestants import Task, contestant
+from stationpde.evaluation.error_sums import ErrorStatistics
 from stationpde.evaluation.metrics import mean_over, normalised_mse, scores_by, station_scales
-from stationpde.evaluation.statistics import ErrorStatistics
 
 if TYPE_CHECKING:
     from stationpde.config import Config
-    from stationpde.training.source import WindowSource
+    from stationpde.data import WindowSource
 
 __all__ = ["Cell", "commit", "data_facts", "read_cell", "versions", "write_cell"]
 
@@ -35,7 +35,7 @@ _MOST_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """One model under one protocol from one seed, with everything that a table says of it."""
+    """One model under one protocol from one seed, with all facts that tables show."""
 
     task: Task
     settings: str
@@ -44,13 +44,15 @@ class Cell:
 
     @classmethod
     def of(
-        cls, task: Task, source: WindowSource, config: Config, found: ErrorStatistics, training: Mapping[str, Any],
+        cls, task: Task, source: WindowSource, config: Config, statistics: ErrorStatistics, training: Mapping[str, Any],
         data: Mapping[str, Any],
     ) -> Cell:  # fmt: skip
-        """A cell that was just computed."""
+        """Build a cell from its statistics, training facts and data facts."""
         model = contestant(task.model)
-        nmse = normalised_mse(found, station_scales(source.series, source.windows.split))
-        scores = {n: {**s.to_dict(), "nmse": nmse[n]} for n, s in scores_by(found.total, found.variables).items()}
+        nmse = normalised_mse(statistics, station_scales(source.series, source.windows.split))
+        scores = {
+            n: {**s.to_dict(), "nmse": nmse[n]} for n, s in scores_by(statistics.total, statistics.variables).items()
+        }
         about = {
             "title": model.title,
             "model_kind": model.kind,
@@ -62,16 +64,16 @@ class Cell:
             "commit": commit(),
             "machine": platform.machine(),
         }
-        return cls(task, model.settings(task, data["fingerprint"]), about, found)
+        return cls(task, model.settings(task, data["fingerprint"]), about, statistics)
 
     def to_dict(self) -> dict[str, Any]:
-        """The content of its file."""
+        """Return the content of the file of the cell."""
         head = {"kind": _KIND, "schema_version": _SCHEMA, **self.task.to_dict(), "settings": self.settings}
         return {**head, **self.about, "statistics": self.statistics.to_dict()}
 
 
 def write_cell(folder: Path, cell: Cell) -> Path:
-    """Write a cell whole or not at all; numbers of a group stand on one line."""
+    """Write a cell completely or not at all; the numbers of a group are on one line."""
     path = folder / f"{cell.task.name}.json"
     content = cell.to_dict()
     sums = content.pop("statistics")
@@ -85,32 +87,32 @@ def write_cell(folder: Path, cell: Cell) -> Path:
 
 
 def read_cell(path: Path) -> Cell:
-    """A cell that `write_cell` wrote.
+    """Read a cell that `write_cell` wrote.
 
     Raises
     ------
     CorruptArtefactError
-        If the file is not one.
+        If the file is not a valid cell.
     """
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError("too large")
-        content = json.loads(path.read_bytes())
+        content = json.loads(atomic.read_regular(path))
         if content.pop("kind") != _KIND or content.pop("schema_version") != _SCHEMA:
             raise ValueError("another kind or version")
-        # Cells of all stations were written before any could be left out.
-        given = {"leave_out": 0, **{name: content.pop(name) for name in Task.__dataclass_fields__ if name in content}}
-        task = Task(**{**given, "overrides": tuple(given["overrides"])})
+        # Cells of versions without `leave_out` score all stations.
+        fields = {"leave_out": 0, **{name: content.pop(name) for name in Task.__dataclass_fields__ if name in content}}
+        task = Task(**{**fields, "overrides": tuple(fields["overrides"])})
         statistics = ErrorStatistics.from_dict(content.pop("statistics"))
-        return cls_of(task, content, statistics)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        return _cell_of(task, content, statistics)
+    except (atomic.NotRegularFileError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise CorruptArtefactError(
             f"{path.name} is no finished cell of a benchmark: {problem}", code="SPDE-B012", where=str(path),
             do="remove it: the same command computes it again",
         ) from None  # fmt: skip
 
 
-def cls_of(task: Task, content: dict[str, Any], statistics: ErrorStatistics) -> Cell:
+def _cell_of(task: Task, content: dict[str, Any], statistics: ErrorStatistics) -> Cell:
     settings = str(content.pop("settings"))
     for name in ("scores", "data", "training", "versions"):
         if not isinstance(content[name], dict):
@@ -119,9 +121,9 @@ def cls_of(task: Task, content: dict[str, Any], statistics: ErrorStatistics) -> 
 
 
 def data_facts(source: WindowSource, name: str, starts: Any) -> dict[str, Any]:
-    """What a table says of the record and its split."""
+    """Return the facts of the record and its split that tables show."""
     series, split = source.series, source.windows.split
-    borders = {part: [shown_time(int(series.time[i])) for i in _ends(split.bounds(part))] for part in
+    borders = {part: [format_time(int(series.time[i])) for i in _ends(split.bounds(part))] for part in
                ("train", "val", "test")}  # fmt: skip
     return {
         "name": name,
@@ -141,31 +143,31 @@ def _ends(bounds: tuple[int, int]) -> tuple[int, int]:
 
 
 def versions() -> dict[str, str]:
-    """Of what the numbers depend on."""
-    found = {"stationpde": stationpde.__version__, "python": platform.python_version()}
+    """Return the versions of packages that the numbers depend on."""
+    versions = {"stationpde": stationpde.__version__, "python": platform.python_version()}
     for name in ("torch", "numpy", "scipy", "scores", "neuralforecast"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 @lru_cache(maxsize=1)
 def commit() -> str | None:
-    """The commit of the source tree, with ``+`` if it was changed since; None outside one."""
+    """Return the commit of the source tree, with ``+`` if it was changed since; None outside a git tree."""
     git, here = shutil.which("git"), Path(stationpde.__file__).resolve().parents[1]
     if git is None or not (here / ".git").exists():
         return None
-    asked = (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "stationpde", "fields", "pde_ops"])
+    commands = (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "stationpde", "fields", "pde_ops"])
     try:
-        said = [_said([git, "-C", str(here), *words]) for words in asked]
+        outputs = [_output_of([git, "-C", str(here), *words]) for words in commands]
     except (OSError, subprocess.SubprocessError):
         return None
-    return said[0].strip() + ("+" if said[1].strip() else "")
+    return outputs[0].strip() + ("+" if outputs[1].strip() else "")
 
 
-def _said(command: list[str]) -> str:
+def _output_of(command: list[str]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 

@@ -1,7 +1,7 @@
-"""Who takes part: the model's variants, with or without parts, and every registered baseline, under one configuration.
+"""Models of a benchmark: variants of StationPDE, with or without parts, and every registered baseline.
 
-``default`` and ``paper`` are the model; ``default-no_pde`` is it without a part (any name of `ABLATIONS` or of an
-operator, several joined by ``+``).
+``default`` and ``paper`` are StationPDE; ``default-no_pde`` is StationPDE without a part: any name of `ABLATIONS` or
+of an operator, several joined by ``+``.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from stationpde.baselines.registry import Baseline, baseline, names
+from stationpde.baselines import Baseline, baseline, names
 from stationpde.config import ABLATIONS, VARIANTS, Config
 from stationpde.errors import UsageError
 from stationpde.evaluation.protocols import protocol
 
 if TYPE_CHECKING:
-    from stationpde.training.learner import Learner
-    from stationpde.training.source import WindowSource
+    from stationpde.data import WindowSource
+    from stationpde.model import Learner
 
 __all__ = ["OURS", "Contestant", "Task", "contestant", "known_models"]
 
-OURS = tuple(reversed(VARIANTS))  # the paper's first, as in a story
+OURS = tuple(reversed(VARIANTS))  # the order of tables: the paper's first
 _TITLES = {"default": "StationPDE", "paper": "StationPDE (as printed)"}
-# What every trained baseline starts from: fixed here, so that changes of the model's own recipe leave its peers alone.
+# Training settings of every trained baseline: fixed here, so that changes of the model's recipe do not change them.
 _PEER_TRAIN: Mapping[str, Any] = {
-    "epochs": 40, "batch": 32, "lr": 1e-3, "schedule": "one_cycle", "weight_decay": 1e-4, "clip": 1.0, "average": 0.0,
-    "patience": 5, "checkpoint_every": 500, "validate_windows": None, "max_steps": None,
-    "station_dropout": 0.0,
+    "epochs": 40, "batch": 32, "lr": 1e-3, "schedule": "one_cycle", "average": 0.0, "patience": 5,
+    "checkpoint_every": 500, "validate_windows": None, "max_steps": None, "station_dropout": 0.0,
 }  # fmt: skip
+# Keys of training that decide the numbers of a trained baseline, in the names of `Config.identity`.
+_PEER_IDENTITY = (*_PEER_TRAIN, "weight_decay", "clip", "seed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Task:
     """One cell of a table: a model under a protocol, at a horizon, from a seed (None: it needs none).
 
     ``overrides`` are settings as ``section.key=value``, for all models alike; ``cap`` is CPU seconds. With
-    ``leave_out`` one station in so many is left out of training, and those are what is scored.
+    ``leave_out`` = n, one station in n is left out of training, and forecasts at those stations are scored.
     """
 
     protocol: str
@@ -56,24 +57,24 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Its file name without the ending."""
+        """File name of the cell without the suffix."""
         paper = "-recipe_paper" if self.recipe == "paper" else ""
         seed = "" if self.seed is None else f"-seed{self.seed}"
         unseen = f"-left_out{self.leave_out}" if self.leave_out else ""
         return f"{self.protocol}-{self.hours}h-{self.model}{paper}{unseen}{seed}"
 
     def of(self, model: str) -> Task:
-        """The same cell of another model."""
+        """Return the same cell of another model."""
         return replace(self, model=model, seed=self.seed if contestant(model).is_seeded else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """For a worker process."""
+        """Return the cell as JSON-ready values, for a worker process."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A model by name; ``peer`` is None for our own."""
+    """A model by name; ``peer`` is the baseline, None for StationPDE."""
 
     name: str
     title: str
@@ -99,29 +100,33 @@ class Contestant:
         return () if self.peer is None else self.peer.members
 
     def missing(self) -> str | None:
-        """Why it cannot run here, or None."""
+        """Return why the model cannot run here, or None."""
         if self.peer is None:
             return None
         reasons = [self.peer.missing(), *(contestant(name).missing() for name in self.members)]
         return next((reason for reason in reasons if reason), None)
 
     def config(self, task: Task) -> Config:
-        """The whole configuration of a cell, before anything is chosen on validation."""
+        """Build the whole configuration of a cell, before the search on validation."""
         rules = protocol(task.protocol)
-        made = Config.preset("weather2k", self.variant, task.recipe)
+        config = Config.preset("weather2k", self.variant, task.recipe)
         if self.peer is not None:
-            recipe = made.train.model_dump() | {"station_dropout": 0.0} if task.recipe == "paper" else {}
+            recipe = config.train.model_dump() | {"station_dropout": 0.0} if task.recipe == "paper" else {}
             train = {**_PEER_TRAIN, **self.peer.train, **recipe}
-            made = Config.parse({**made.tree(), "train": train}, where=self.name)
-        made = rules.over(made, task.hours, task.overrides).ablated(*self.parts)
-        # One thread a cell: the same sums whatever runs beside it, and CPU time that means something.
-        return made.with_overrides([f"train.seed={task.seed or 0}", "train.threads=1"])
+            config = Config.parse({**config.tree(), "train": train}, where=self.name)
+        config = rules.over(config, task.hours, task.overrides).ablated(*self.parts)
+        # One thread a cell: the same sums whatever runs beside it, and CPU times that can be compared.
+        return config.with_overrides([f"train.seed={task.seed or 0}", "train.threads=1"])
 
     def settings(self, task: Task, fingerprint: str) -> str:
-        """SHA-256 of everything that decides the cell's numbers, as far as it is known beforehand."""
-        tree = self.config(task).tree()
+        """Return the SHA-256 of everything that decides the cell's numbers, as far as it is known beforehand.
+
+        It is made of `Config.identity`, so that it does not change when a key comes or goes at its former value.
+        """
+        tree = self.config(task).identity()
+        tree["data"].pop("quality", None)  # the fingerprint is that of the values in use
         if self.kind == "trained":
-            tree = {"data": tree["data"], "train": {key: tree["train"][key] for key in (*_PEER_TRAIN, "seed")}}
+            tree = {"data": tree["data"], "train": {key: tree["train"][key] for key in _PEER_IDENTITY}}
         elif self.peer is not None:
             tree = {key: tree[key] for key in ("data", "grid", "lift", "pde")}
         members = {name: contestant(name).settings(task.of(name), fingerprint) for name in self.members}
@@ -133,8 +138,8 @@ class Contestant:
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
     def builder(self, **choices: Any) -> Callable[[Config, WindowSource], Learner]:
-        """Makes the learner or forecaster, with what was chosen on validation."""
-        from stationpde.training.session import default_build
+        """Return a function that builds the learner or forecaster, with the choices made on validation."""
+        from stationpde.training import default_build
 
         if self.peer is None:
             return default_build
@@ -143,22 +148,22 @@ class Contestant:
 
 
 def contestant(name: str) -> Contestant:
-    """A model by name; an unknown one is an error that suggests the nearest."""
+    """Look up a model by name; the error for an unknown name suggests the nearest."""
     variant, _, without = name.partition("-")
     if variant in OURS:
         parts = tuple(filter(None, without.split("+")))
         _require_parts(variant, parts)
         title = _TITLES[variant] + "".join(f", {part.replace('_', ' ')}" for part in parts)
         return Contestant(name, title, None, variant, parts)
-    found = baseline(name)
-    return Contestant(name, found.title, found)
+    peer = baseline(name)
+    return Contestant(name, peer.title, peer)
 
 
 @cache
 def _require_parts(variant: str, parts: tuple[str, ...]) -> None:
-    """Refuse, before anything is trained, what neither the model nor its equations have."""
+    """Refuse, before training, parts that neither the model nor its equations have."""
     from pde_ops import Grid2D
-    from stationpde.pde_branch import system_of
+    from stationpde.model import system_of
 
     if set(parts) <= set(ABLATIONS):
         return
@@ -175,5 +180,5 @@ def _require_parts(variant: str, parts: tuple[str, ...]) -> None:
 
 
 def known_models() -> list[str]:
-    """Everything that ``all`` stands for, in the order of the tables."""
+    """List the models that ``all`` stands for, in the order of tables."""
     return [*names(), *OURS]

@@ -1,4 +1,4 @@
-"""From a cell to a forecaster: fitted at once, or trained through the loop after a short search on validation."""
+"""Fit the forecaster of a cell: at once, or by training after a short search on validation."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ from stationpde.evaluation.budget import (
 )
 from stationpde.evaluation.contestants import Contestant, Task, contestant
 from stationpde.evaluation.preparations import Preparations
-from stationpde.training import checkpoint_files
-from stationpde.training.checkpoint import load_weights
-from stationpde.training.metrics_log import read_metrics
-from stationpde.training.progress import Beginning
-from stationpde.training.run_directory import RunDirectory
-from stationpde.training.seeding import seed_everything
-from stationpde.training.session import Build, TrainOptions, TrainResult, train
-from stationpde.training.signals import StopRequest
-from stationpde.training.state import take_weights
+from stationpde.runs import RunDirectory, checkpoint_files, load_weights, read_metrics
+from stationpde.seeding import seed_everything
+from stationpde.training import (
+    Beginning,
+    Build,
+    StopRequest,
+    TrainOptions,
+    TrainResult,
+    take_weights,
+    train,
+)
 
 if TYPE_CHECKING:
-    from stationpde.baselines.registry import Predictor
+    from stationpde.baselines import Predictor
     from stationpde.config import Config
-    from stationpde.training.source import WindowSource
+    from stationpde.data import WindowSource
 
-__all__ = ["Fitted", "Workshop"]
+__all__ = ["Fitted", "ModelFitter"]
 
 # Share of the cap for the choice of learning rate and switches, and the windows that a choice is judged on: a number
 # prime to the steps of a day, so that all hours are among them.
@@ -53,22 +55,22 @@ _TOO_SHORT = "SPDE-B011"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """A forecaster, and what it took: CPU seconds, epochs, choices, whether its curve had flattened."""
+    """A forecaster, with CPU seconds, epochs, choices, and whether its validation curve had flattened."""
 
     predictor: Predictor
     config: Config
     training: dict[str, Any] = field(default_factory=dict)
 
 
-class Workshop:
-    """Makes forecasters for one record; trained ones live in ``folder/runs`` and go on where they were stopped.
+class ModelFitter:
+    """Fits forecasters on one record; trained ones are runs in ``folder/runs`` and resume where they were stopped.
 
     Parameters
     ----------
-    folder : where runs are kept
-    watcher : told about training
-    seconds_left : until the whole benchmark shall stop; None without a limit
-    configure : the configuration of a cell; that of its protocol by default
+    folder : folder of the runs
+    watcher : function that is called with progress events
+    seconds_left : function that returns the seconds until the whole benchmark stops; None without a limit
+    configure : function that returns the configuration of a cell; that of its protocol by default
     """
 
     def __init__(
@@ -78,38 +80,42 @@ class Workshop:
     ) -> None:  # fmt: skip
         self.folder, self.watcher, self.seconds_left, self.configure = folder, watcher, seconds_left, configure
 
-    def fitted(self, task: Task, source: WindowSource) -> Fitted:
-        """The forecaster of a cell.
+    def fit(self, task: Task, source: WindowSource) -> Fitted:
+        """Fit or train the forecaster of a cell.
 
         Raises
         ------
         Interrupted
-            If training was told to stop; it goes on from a checkpoint next time.
+            If training was told to stop; it resumes from a checkpoint next time.
         """
         model = contestant(task.model)
         config = self.configure(model, task)
         torch.set_num_threads(config.train.threads)
-        members = {name: self.fitted(task.of(name), source) for name in model.members}
+        members = {name: self.fit(task.of(name), source) for name in model.members}
         if model.kind in ("ours", "trained"):
             return self._trained(model, task, config, source)
-        given = {"members": {name: made.predictor for name, made in members.items()}} if members else {}
+        arguments = {"members": {name: member.predictor for name, member in members.items()}} if members else {}
         began = time.process_time()
         seed_everything(config.train.seed, "init")
-        # Threads of a matrix library that wait for a busy core spin, and CPU time is what is counted.
+        # Waiting threads of a matrix library spin and use CPU time, which is charged.
         with threadpool_limits(config.train.threads or None, user_api="blas"):
-            predictor = model.builder(**given)(config, source)
+            predictor = model.builder(**arguments)(config, source)
         training: dict[str, Any] = {"cpu_seconds": time.process_time() - began}
         if members:
-            training["cpu_seconds"] += sum(made.training["cpu_seconds"] for made in members.values())
-            training["members"] = {name: made.training for name, made in members.items()}
-            flat = [made.training["flattened"] for made in members.values() if "flattened" in made.training]
+            training["cpu_seconds"] += sum(member.training["cpu_seconds"] for member in members.values())
+            training["members"] = {name: member.training for name, member in members.items()}
+            flat = [member.training["flattened"] for member in members.values() if "flattened" in member.training]
             training |= {"flattened": all(flat)} if flat else {}
         return Fitted(predictor, config, training)
 
     def run_of(self, task: Task, source: WindowSource) -> Path:
-        """Where a cell is trained; other settings or data have another place."""
-        settings = contestant(task.model).settings(task, source.fingerprint)
-        return self.folder / "runs" / f"{task.name}-{settings[:8]}"
+        """Return the run directory of a cell; other settings or data have another directory."""
+        model = contestant(task.model)
+        settings = model.settings(task, source.fingerprint)
+        # A run directory belongs to one configuration. The flags that count are not among `settings`; runs of before
+        # they were a key of the configuration have no such ending.
+        quality = self.configure(model, task).data.quality
+        return self.folder / "runs" / f"{task.name}-{settings[:8]}{'' if quality == 'full' else f'-{quality}'}"
 
     # ---- learned models -------------------------------------------------------------------------------------
 
@@ -124,7 +130,7 @@ class Workshop:
         cap, prepared = task.cap, build
         if cap is not None:
             with ledger.charging("pace"):
-                pace = Pace.kept(run / ".pace.json", lambda: Pace.measured(config, source, build))
+                pace = Pace.read_or_measure(run / ".pace.json", lambda: Pace.measure(config, source, build))
             prepared = self._prepared(config, source, run, build, ledger, cap)
             cap = max(1.0, cap - sum(ledger.spent.get(what, 0.0) for what in ("search", "pace", "prepare")))
             planned = atomic.read_json(run / ".plan.json") or _planned(pace, cap)
@@ -145,9 +151,9 @@ class Workshop:
     def _prepared(
         self, config: Config, source: WindowSource, run: Path, build: Build, ledger: Ledger, cap: float
     ) -> Build:
-        """What makes a learner that was prepared here, so that steps can be planned for the time that is left.
+        """Prepare the learner and return a function that builds it, so that steps are planned for the remaining time.
 
-        A run that has begun holds in its checkpoint what was fitted.
+        The checkpoint of a run that has begun holds the results of the preparation.
         """
         if checkpoint_files.listed(RunDirectory(run).checkpoints):
             return build
@@ -155,32 +161,32 @@ class Workshop:
         learner = build(config, source)
         if not hasattr(learner, "prepare"):
             return build
-        kept = Preparations(self.folder / "runs" / ".prepared")
-        took = kept.restored(learner, source)
-        if took is not None:
-            ledger.charge("prepare", took)
+        preparations = Preparations(self.folder / "runs" / ".prepared")
+        cpu_seconds = preparations.restore(learner, source)
+        if cpu_seconds is not None:
+            ledger.charge("prepare", cpu_seconds)
             return lambda config, source: learner
         with ledger.charging("prepare"), StopRequest(self.seconds_left()) as stop:
             try:
                 learner.prepare(source, Beginning(run, stop, ledger.watcher(cap, self.watcher)))
             except BudgetSpent:
                 raise _too_short(cap, run) from None
-        kept.keep(learner, source, ledger.spent["prepare"])
+        preparations.save(learner, source, ledger.spent["prepare"])
         return lambda config, source: learner
 
     def _chosen(
         self, model: Contestant, task: Task, config: Config, source: WindowSource, run: Path, ledger: Ledger
     ) -> dict[str, Any]:
-        """Learning rate and switches with the best validation score after a short training each."""
+        """Return the learning rate and switches with the best validation score after a short training each."""
         peer = model.peer
         if peer is None:
             return {}
         first = {name: values[0] for name, values in peer.switches.items()}
         if task.recipe == "paper":
             return first
-        kept = atomic.read_json(run / ".search.json")
-        if isinstance(kept, dict):
-            return dict(kept["chosen"])
+        saved = atomic.read_json(run / ".search.json")
+        if isinstance(saved, dict):
+            return dict(saved["chosen"])
         rates = peer.rates or (config.train.lr,)
         tries = len(rates) + sum(len(values) - 1 for values in peer.switches.values())
         if tries == 1:
@@ -197,7 +203,7 @@ class Workshop:
         self, config: Config, source: WindowSource, run: Path, build: Build, ledger: Ledger, cap: float | None,
         what: str = "train",
     ) -> TrainResult | None:  # fmt: skip
-        """Train to the end; None if the cap ended it."""
+        """Train to the end; return None if the cap ended it."""
         options = TrainOptions(device="cpu", max_seconds=self.seconds_left())
         with ledger.charging(what):
             try:
@@ -210,36 +216,30 @@ class Workshop:
 
 
 class _Trial:
-    """Scores of choices, each trained for its share of the search's time."""
+    """Validation scores of choices, each trained for its share of the time of the search."""
 
     def __init__(
-        self, shop: Workshop, model: Contestant, config: Config, source: WindowSource, run: Path, ledger: Ledger,
+        self, fitter: ModelFitter, model: Contestant, config: Config, source: WindowSource, run: Path, ledger: Ledger,
         share: float | None,
     ) -> None:  # fmt: skip
-        self.shop, self.model, self.config, self.source, self.run, self.ledger = (
-            shop,
-            model,
-            config,
-            source,
-            run,
-            ledger,
-        )
+        self.fitter, self.model, self.config, self.source = fitter, model, config, source
+        self.run, self.ledger = run, ledger
         self.seconds = None if share is None else _SEARCH_SHARE * share
         self.scores: dict[str, float] = {}
 
     def score(self, choice: dict[str, Any]) -> float:
-        """The validation score of a choice; enormous if it diverged."""
+        """Return the validation score of a choice; 1e30 if it diverged or had no validation in its time."""
         key = json.dumps(choice, sort_keys=True)
         if key not in self.scores:
             self.scores[key] = self._trained(choice, len(self.scores))
         return self.scores[key]
 
     def table(self) -> list[dict[str, Any]]:
-        """What was tried with what outcome."""
+        """Return the choices that were tried with their scores."""
         return [{**json.loads(key), "score": score} for key, score in self.scores.items()]
 
     def _trained(self, choice: dict[str, Any], number: int) -> float:
-        from stationpde.errors import DivergedError
+        from stationpde.errors import TrainingDivergedError
 
         switches = {name: value for name, value in choice.items() if name != "lr"}
         build = self.model.builder(**switches)
@@ -249,22 +249,22 @@ class _Trial:
         if self.seconds is not None:
             with self.ledger.charging("pace"):
                 path = folder.with_name(f"{number}.pace.json")
-                pace = Pace.kept(path, lambda: Pace.measured(config, self.source, build))
+                pace = Pace.read_or_measure(path, lambda: Pace.measure(config, self.source, build))
             config = config.with_overrides([f"train.max_steps={steps_that_fit(pace, self.seconds)}"])
         else:
             config = config.with_overrides(["train.epochs=1"])
         # The ledger counts the whole search: this choice may take its share on top of those before it.
         cap = None if self.seconds is None else self.ledger.spent.get("search", 0.0) + self.seconds
         try:
-            self.shop._train(config, self.source, folder, build, self.ledger, cap, what="search")
-        except DivergedError:
+            self.fitter._train(config, self.source, folder, build, self.ledger, cap, what="search")
+        except TrainingDivergedError:
             return _WORST
         except ResourceError as problem:
             if problem.code != _TOO_SHORT:
                 raise
             return _WORST
-        found = (RunDirectory(folder).best() or {}).get("score")
-        return _WORST if found is None else float(found)
+        best_score = (RunDirectory(folder).best() or {}).get("score")
+        return _WORST if best_score is None else float(best_score)
 
 
 def _planned(pace: Pace, seconds: float) -> dict[str, int]:
@@ -280,10 +280,10 @@ def _too_short(cap: float | None, run: Path) -> ResourceError:
 
 
 def _facts(run: Path, result: TrainResult | None, ledger: Ledger, config: Config) -> dict[str, Any]:
-    found = RunDirectory(run)
-    validations = read_metrics(found.metrics, "validation")
+    directory = RunDirectory(run)
+    validations = read_metrics(directory.metrics, "validation")
     scores = [record["score"] for record in validations if record.get("score") is not None]
-    best = found.best() or {}
+    best = directory.best() or {}
     stopped = bool(result is not None and result.stopped_early)
     return {
         "cpu_seconds": sum(ledger.spent.values()),

@@ -1,8 +1,8 @@
-"""Stations that no model has seen: left out of training altogether, forecast, and scored on their own observations.
+"""Skill at stations left out of training: forecasts at places without reports, scored on the observations there.
 
-Our model forecasts at any place: its field is read there. A forecaster of stations has to be interpolated: its
-forecasts at the stations it knows are lifted to the place, with the hydrostatic law and the lapse rate of the forecast
-itself taken out and put back (`fields.lift_methods`, ``detrended``), the best lift that there is.
+StationPDE forecasts at any place: its field is read there. A forecaster of stations has to be interpolated: its
+forecasts at the reporting stations are lifted to the place, with the hydrostatic law and the lapse rate of the forecast
+subtracted and added back (`fields.lift.methods`, ``detrended``), the best lift of `fields`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fields.geometry import LocalMetric
-from fields.lift_methods import LiftSettings, StationLift
-from fields.series import Stations, StationSeries
-from fields.torch_data import Batch
+from fields.grid import LocalMetric
+from fields.lift import LiftSettings, StationLift
 from fields.variables import STATE_VARIABLES
+from fields.windows import Batch, Stations, StationSeries
+from stationpde.data import WindowSource
 from stationpde.errors import UsageError
-from stationpde.learner import ModelLearner
-from stationpde.state import clipped
-from stationpde.training.source import WindowSource
+from stationpde.model import ModelLearner
+from stationpde.physics import clipped
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-    from stationpde.baselines.registry import Predictor
+    from stationpde.baselines import Predictor
 
 __all__ = ["LeftOut", "left_out_numbers"]
 
@@ -37,8 +36,9 @@ _FEWEST = 3
 
 
 def left_out_numbers(stations: Stations, one_in: int) -> Array:
-    """Numbers of the stations to leave out: one in so many along a curve through the network, so that all parts of it
-    lose some and none loses its neighbours with it.
+    """Choose the stations to leave out: every ``one_in``-th along a Morton curve through the network.
+
+    All parts of the network lose some stations, and no station loses its neighbours with it.
 
     Raises
     ------
@@ -49,8 +49,8 @@ def left_out_numbers(stations: Stations, one_in: int) -> Array:
     low, extent = xy.min(axis=0), max(float(np.ptp(xy, axis=0).max()), 1.0)
     cell = np.minimum((xy - low) / extent * 2**_BITS, 2**_BITS - 1).astype(np.int64)
     # Bits of both coordinates in turn: neighbours on this curve are neighbours on the map, mostly.
-    place = sum(((cell[:, axis] >> bit) & 1) << (2 * bit + axis) for bit in range(_BITS) for axis in (0, 1))
-    order = np.lexsort((np.arange(len(stations)), place))
+    curve = sum(((cell[:, axis] >> bit) & 1) << (2 * bit + axis) for bit in range(_BITS) for axis in (0, 1))
+    order = np.lexsort((np.arange(len(stations)), curve))
     chosen = np.sort(order[one_in // 2 :: one_in])
     if one_in < 2 or len(chosen) < _FEWEST or len(stations) - len(chosen) < _FEWEST:
         raise UsageError(
@@ -60,72 +60,70 @@ def left_out_numbers(stations: Stations, one_in: int) -> Array:
     return chosen
 
 
-class _Asked(WindowSource):
-    """Windows whose histories are those of stations that report, and whose futures those of the ones left out."""
+class _LeftOutWindows(WindowSource):
+    """Windows with the histories of the reporting stations and the futures of the stations left out."""
 
-    def __init__(self, kept: WindowSource, asked: StationSeries) -> None:
-        super().__init__(asked, kept.windows)
-        self.kept = kept
+    def __init__(self, reporting: WindowSource, left_out: StationSeries) -> None:
+        super().__init__(left_out, reporting.windows)
+        self.reporting = reporting
 
     def batch(self, starts: Array) -> Batch:
-        """The windows that begin at these steps."""
-        return replace(super().batch(starts), history=self.kept.batch(starts).history)
+        """Return the windows that begin at these steps."""
+        return replace(super().batch(starts), history=self.reporting.batch(starts).history)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftOut:
-    """A record without some of its stations, and the windows at those that were left out."""
+    """Windows of the reporting stations, for training, and of the stations left out, for scoring."""
 
-    kept: WindowSource
-    asked: WindowSource
+    reporting: WindowSource
+    left_out: WindowSource
 
     @classmethod
     def of(cls, source: WindowSource, one_in: int) -> LeftOut:
-        """One station in so many is left out."""
+        """Leave out one station in ``one_in``."""
         series = source.series
         gone = np.isin(np.arange(len(series.stations)), left_out_numbers(series.stations, one_in))
-        kept = WindowSource(series.take(~gone), source.windows)
-        return cls(kept, _Asked(kept, series.take(gone)))
+        reporting = WindowSource(series.take(~gone), source.windows)
+        return cls(reporting, _LeftOutWindows(reporting, series.take(gone)))
 
     def forecaster(self, trained: Predictor) -> Predictor:
-        """What was trained on the stations that are kept, as a forecaster of those that are not."""
-        kept, asked = self.kept.series.stations, self.asked.series.stations
+        """Turn a forecaster trained on the reporting stations into one of the stations left out."""
+        reporting, left_out = self.reporting.series.stations, self.left_out.series.stations
         if isinstance(trained, ModelLearner):
-            return _Read(trained, kept, asked)
-        return _Interpolated(trained, kept, asked)
+            return _FieldForecaster(trained, reporting, left_out)
+        return _InterpolatedForecaster(trained, reporting, left_out)
 
 
-class _Read:
-    """Our model at places that never report."""
+class _FieldForecaster:
+    """Forecasts of StationPDE at places that never report, read from its field."""
 
-    def __init__(self, trained: ModelLearner, kept: Stations, asked: Stations) -> None:
-        places = (
-            np.concatenate(pair) for pair in zip((kept.lat, kept.lon, kept.alt), (asked.lat, asked.lon, asked.alt))
-        )
-        both = Stations((*kept.id, *asked.id), *places)
-        self.learner = ModelLearner(trained.model.at(both, reporters=len(kept)).eval())
-        self.asked = len(asked)
+    def __init__(self, trained: ModelLearner, reporting: Stations, left_out: Stations) -> None:
+        here, there = ((s.lat, s.lon, s.alt) for s in (reporting, left_out))
+        both = Stations((*reporting.id, *left_out.id), *(np.concatenate(pair) for pair in zip(here, there)))
+        self.learner = ModelLearner(trained.model.at(both, reporters=len(reporting)).eval())
+        self.places = len(left_out)
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """The forecast at the places alone."""
-        size = (*batch.history.shape[:2], self.asked, batch.history.shape[3])
+        """Return the forecast at the places that do not report."""
+        size = (*batch.history.shape[:2], self.places, batch.history.shape[3])
         history = torch.cat([batch.history, batch.history.new_full(size, torch.nan)], dim=2)
-        return self.learner.predict(replace(batch, history=history))[:, :, -self.asked :]
+        return self.learner.predict(replace(batch, history=history))[:, :, -self.places :]
 
 
-class _Interpolated:
-    """A forecaster of stations, its forecasts lifted to the places."""
+class _InterpolatedForecaster:
+    """Forecasts of a forecaster of stations, lifted to other places."""
 
-    def __init__(self, trained: Predictor, kept: Stations, asked: Stations) -> None:
+    def __init__(self, trained: Predictor, reporting: Stations, left_out: Stations) -> None:
         self.trained = trained
-        here, there = ((s.lat, s.lon, s.alt) for s in (kept, asked))
-        placed = all(np.isfinite(s.alt).all() for s in (kept, asked))
+        here, there = ((s.lat, s.lon, s.alt) for s in (reporting, left_out))
+        placed = all(np.isfinite(s.alt).all() for s in (reporting, left_out))
         self.lift = StationLift.between(here, there, LiftSettings("detrended" if placed else "idw"))
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
-        """The forecasts of the stations around, lifted."""
-        made = self.trained.predict(batch)
-        rows = made.double().numpy().reshape(-1, *made.shape[2:])
+        """Lift the forecasts at the reporting stations to the places."""
+        forecast = self.trained.predict(batch)
+        rows = forecast.double().numpy().reshape(-1, *forecast.shape[2:])
         means = self.lift({name: rows[..., c] for c, name in enumerate(STATE_VARIABLES)}).values
         lifted = np.stack([means[name] for name in STATE_VARIABLES], axis=-1)
-        return clipped(torch.from_numpy(lifted).to(made).unflatten(0, made.shape[:2]))
+        return clipped(torch.from_numpy(lifted).to(forecast).unflatten(0, forecast.shape[:2]))

@@ -1,6 +1,6 @@
-"""Named ways to test: cadence, window, split and strides, laid over a configuration's ``data`` section.
+"""Named protocols: cadence, window, split and strides, which replace keys of the ``data`` section.
 
-Each is the twin of an experiment of the paper on any network: ``w2k-like`` of the one on Weather2K, ``meteonet-like``
+Each corresponds to an experiment of the paper, on any network: ``w2k-like`` of the one on Weather2K, ``meteonet-like``
 of the one on MeteoNet, with pressure scored.
 """
 
@@ -19,13 +19,13 @@ __all__ = ["PROTOCOLS", "Protocol", "protocol"]
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How models are compared.
+    """Settings under which models are compared.
 
     Attributes
     ----------
     data : settings of the ``data`` section
-    horizons : hours ahead, those of the paper; the first is taken where none is asked for
-    test_stride : steps between test windows; the phase rotates, so that every hour of issue is met
+    horizons : hours ahead, those of the paper; the first is the default
+    test_stride : steps between test windows; the phase rotates, so that every hour of issue occurs
     """
 
     name: str
@@ -35,7 +35,7 @@ class Protocol:
     test_stride: int = 1
 
     def steps(self, hours: int) -> int:
-        """Steps of a horizon in hours.
+        """Convert a horizon in hours to steps.
 
         Raises
         ------
@@ -51,7 +51,7 @@ class Protocol:
         return hours // step
 
     def over(self, config: Config, hours: int | None = None, overrides: Sequence[str] = ()) -> Config:
-        """A configuration under this protocol; ``overrides`` come last, as ``section.key=value``."""
+        """Apply the protocol to a configuration; ``overrides`` come last, as ``section.key=value``."""
         tree = config.tree()
         tree["data"] = {**tree["data"], **self.data}
         if hours is not None:
@@ -78,7 +78,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 
 def protocol(name: str) -> Protocol:
-    """A protocol by name; an unknown one is an error that suggests the nearest."""
+    """Look up a protocol by name; the error for an unknown name suggests the nearest."""
     if name not in PROTOCOLS:
         near = difflib.get_close_matches(name, list(PROTOCOLS), n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(PROTOCOLS)}"

@@ -1,4 +1,4 @@
-"""Forecasts of the test windows, checked for leaks first, scored in one pass."""
+"""Score forecasts of the test windows in one pass."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 import torch
 
 from fields.errors import DataError
-from stationpde.errors import DivergedError
-from stationpde.evaluation.statistics import ErrorAccumulator
+from stationpde.errors import TrainingDivergedError
+from stationpde.evaluation.error_sums import ErrorAccumulator
 
 if TYPE_CHECKING:
-    from stationpde.baselines.registry import Predictor
+    from stationpde.baselines import Predictor
     from stationpde.config import Config
-    from stationpde.training.source import WindowSource
+    from stationpde.data import WindowSource
 
-__all__ = ["score", "scored_variables", "windows_to_score"]
+__all__ = ["score", "scored_variables", "thinned", "windows_to_score"]
 
 Array = np.ndarray[Any, Any]
 _BATCH = 32
 
 
 def windows_to_score(source: WindowSource, stride: int = 1) -> Array:
-    """First steps of the test windows.
+    """Return the first steps of the test windows.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def windows_to_score(source: WindowSource, stride: int = 1) -> Array:
 
 
 def scored_variables(source: WindowSource, config: Config) -> tuple[str, ...]:
-    """What was observed and is asked for."""
+    """Return the variables that were observed and that the configuration scores."""
     series = source.series
     return tuple(
         name
@@ -56,27 +56,34 @@ def score(
     predictor: Predictor, source: WindowSource, config: Config, starts: Array, *, batch: int = _BATCH,
     progress: Callable[[int, int], None] | None = None, name: str = "the model",
 ) -> ErrorAccumulator:  # fmt: skip
-    """The sums of errors of a forecaster over windows.
+    """Add up the errors of a forecaster over windows.
 
     Raises
     ------
-    DivergedError
+    TrainingDivergedError
         If a forecast of an observed target is not finite.
     """
     series, history = source.series, config.data.history
     days = series.time[starts + history - 1] // 86_400
-    found = ErrorAccumulator(
+    sums = ErrorAccumulator(
         series.stations.id, scored_variables(source, config), config.data.horizon, series.step_seconds,
         (int(days.min()), int(days.max())),
     )  # fmt: skip
     for first in range(0, len(starts), batch):
         windows = source.batch(starts[first : first + batch])
-        found.add(predictor.predict(windows), windows)
+        sums.add(predictor.predict(windows), windows)
         if progress is not None:
             progress(min(first + batch, len(starts)), len(starts))
-    if found.not_finite:
-        raise DivergedError(
-            f"{found.not_finite:,} forecasts of {name} are not finite", code="SPDE-B010",
-            do="look at its training: stationpde run list",
+    if sums.not_finite:
+        raise TrainingDivergedError(
+            f"{sums.not_finite:,} forecasts of {name} are not finite", code="SPDE-B010",
+            do="check its training: stationpde run list",
         )  # fmt: skip
-    return found
+    return sums
+
+
+def thinned(starts: Array, most: int | None) -> Array:
+    """Choose at most ``most`` windows, evenly spaced; None or 0 takes all."""
+    if not most or len(starts) <= most:
+        return starts
+    return starts[np.linspace(0, len(starts) - 1, most).round().astype(np.int64)]

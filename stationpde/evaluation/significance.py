@@ -1,9 +1,9 @@
-r"""Whether one forecast is really better than another: a block bootstrap over days, and Diebold and Mariano's test.
+r"""Significance of the difference of two forecasts: a block bootstrap over days, and Diebold and Mariano's test.
 
-Errors of neighbouring hours, stations and days go together. All errors of the forecasts that are issued on one day make
-one number, and days are drawn in blocks, so that weather which lasts some days is not counted many times over. The test
-of Diebold and Mariano (1995), in the form of Hering and Genton (2011), is that of the package ``scores``, on the same
-daily differences.
+Errors of neighbouring hours, stations and days are correlated. All errors of the forecasts that are issued on one day
+make one number, and days are drawn in blocks, so that weather which lasts some days is not counted many times over. The
+test of Diebold and Mariano (1995), in the form of Hering and Genton (2011), is that of the package ``scores``, on the
+same daily differences.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from stationpde.evaluation.statistics import ErrorStatistics
-from stationpde.training.seeding import generator
+from stationpde.evaluation.error_sums import ErrorStatistics
+from stationpde.seeding import generator
 
 __all__ = ["Comparison", "compare", "compare_days"]
 
 Array = np.ndarray[Any, Any]
-# A week of weather hangs together; 999 draws make p-values in steps of a thousandth.
+# Weather is correlated over about a week; 999 draws make p-values in steps of a thousandth.
 BLOCK_DAYS = 7
 DRAWS = 999
 _LEVEL = 0.95
@@ -28,14 +28,14 @@ _FEWEST_DAYS = 10
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How much lower an MSE is than another's.
+    """Difference of two MSEs with its significance.
 
     Attributes
     ----------
     gain : 1 − MSE / MSE of the other
-    low, high : its 95 % interval from the bootstrap
-    p : of the bootstrap, two-sided; None where there are too few days
-    p_dm : of Diebold and Mariano's test, two-sided
+    low, high : 95 % interval of the gain from the bootstrap
+    p : two-sided p-value of the bootstrap; None where there are too few days
+    p_dm : two-sided p-value of Diebold and Mariano's test
     days : days of issue
     """
 
@@ -52,17 +52,17 @@ class Comparison:
         return self.p is not None and self.p < 1 - _LEVEL and (self.p_dm is None or self.p_dm < 1 - _LEVEL)
 
     def to_dict(self) -> dict[str, Any]:
-        """For files and machines."""
+        """Return the comparison as JSON-ready values."""
         return {**asdict(self), "significant": self.is_significant}
 
 
 def compare(mine: ErrorStatistics, other: ErrorStatistics) -> dict[str, Comparison]:
-    """Each variable's comparison of two forecasts of the same targets, over all leads and stations."""
+    """Compare two forecasts of the same targets over all leads and stations, for each variable."""
     return {name: compare_days(mine.day[..., c], other.day[..., c]) for c, name in enumerate(mine.variables)}
 
 
 def compare_days(mine: Array, other: Array) -> Comparison:
-    """A comparison from daily sums ``[row, day]`` of two forecasts.
+    """Compare two forecasts by their daily sums ``[row, day]``.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def compare_days(mine: Array, other: Array) -> Comparison:
     gains = _gain(ours[drawn].sum(axis=1), theirs[drawn].sum(axis=1))
     tail = 0.5 * (1 - _LEVEL)
     low, high = np.quantile(gains, [tail, 1 - tail])
-    # Of a thousand worlds, ours included, how many say the opposite.
+    # The sample itself counts as one of the draws.
     against = min((gains <= 0).sum(), (gains >= 0).sum())
     p = min(1.0, 2.0 * (1 + against) / (DRAWS + 1))
     return Comparison(
@@ -94,7 +94,7 @@ def _gain(mine: Any, other: Any) -> Any:
 
 
 def _drawn(days: int) -> Array:
-    """Days of the draws ``[draw, day]``: blocks that begin anywhere and go on at the start after the end."""
+    """Draw days ``[draw, day]`` in blocks that begin anywhere and wrap around from the last day to the first."""
     block = min(BLOCK_DAYS, days)
     blocks = -(-days // block)
     starts = generator(0, "bootstrap", days).integers(0, days, size=(DRAWS, blocks, 1))
@@ -102,7 +102,7 @@ def _drawn(days: int) -> Array:
 
 
 def _diebold_mariano(difference: Array) -> float | None:
-    """Two-sided p-value of a series of daily score differences; None where they are all the same."""
+    """Compute the two-sided p-value of a series of daily score differences; None where they are all equal."""
     if np.ptp(difference) == 0:
         return None
     import xarray as xr
@@ -110,6 +110,6 @@ def _diebold_mariano(difference: Array) -> float | None:
 
     # Forecasts of one day are verified on the next as well: two steps ahead.
     series = xr.DataArray(difference[None], dims=("pair", "day"), coords={"pair": [0], "h": ("pair", [2])})
-    found = diebold_mariano(series, "pair", "h", statistic_distribution="t")
-    above = float(found["confidence_gt_0"][0])
+    test = diebold_mariano(series, "pair", "h", statistic_distribution="t")
+    above = float(test["confidence_gt_0"][0])
     return float(2.0 * min(above, 1.0 - above)) if np.isfinite(above) else None

@@ -1,4 +1,4 @@
-"""Cells in processes of their own, a few at a time: each reads its task from stdin and leaves a finished cell."""
+"""Compute cells in worker processes, a few at a time: each reads its task from stdin and writes a finished cell."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fields import atomic
-from stationpde.errors import Interrupted, ResourceError, StationPDEError
+from stationpde.errors import FieldsError, Interrupted, ResourceError, StationPDEError
 from stationpde.evaluation.cells import Cell, read_cell
 from stationpde.evaluation.contestants import Task, contestant
 
 if TYPE_CHECKING:
     from stationpde.evaluation.benchmark import Bench, BenchmarkPlan
 
-__all__ = ["computed_elsewhere"]
+__all__ = ["computed_in_workers"]
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _GRACE_SECONDS = 60.0
 _STOPPED = (75, 130)
 
@@ -35,25 +35,25 @@ class _Worker:
     log: BinaryIO
     answer: Path
 
-    def end(self) -> StationPDEError | None:
-        """What it died of, or None."""
+    def end(self) -> FieldsError | None:
+        """Wait for the process; return its error, or None."""
         code = self.process.wait()
         self.log.close()
         if code == 0:
             return None
-        said: dict[str, Any] = atomic.read_json(self.answer) or {}
-        if not said:
+        failure: dict[str, Any] = atomic.read_json(self.answer) or {}
+        if not failure:
             return ResourceError(
                 f"the process of a cell ended with code {code}", code="SPDE-B013", where=self.log.name,
-                do="look at the end of its log; the same command goes on",
+                do="read the end of its log; the same command resumes",
             )  # fmt: skip
-        problem = StationPDEError(said["message"], code=said["code"], where=self.log.name, do=said.get("do"))
-        problem.exit_code = int(said.get("exit_code", 1))
+        problem = StationPDEError(failure["message"], code=failure["code"], where=self.log.name, do=failure.get("do"))
+        problem.exit_code = int(failure.get("exit_code", 1))
         return problem
 
 
-def computed_elsewhere(bench: Bench, tasks: list[Task]) -> Iterator[tuple[Task, Cell | None]]:
-    """Cells in the order in which they are finished; what combines others waits until all others are done.
+def computed_in_workers(bench: Bench, tasks: list[Task]) -> Iterator[tuple[Task, Cell | None]]:
+    """Yield cells in the order in which they are finished; models that combine others wait until these are done.
 
     Raises
     ------
@@ -71,8 +71,8 @@ def _wave(bench: Bench, waiting: list[Task]) -> Iterator[tuple[Task, Cell | None
     try:
         while waiting or running:
             while waiting and len(running) < bench.plan.jobs:
-                running.append(_started(bench, waiting.pop(0)))
-            bench._look_up(0, 1)
+                running.append(_start(bench, waiting.pop(0)))
+            bench._check_stop(0, 1)
             for worker in [one for one in running if one.process.poll() is not None]:
                 running.remove(worker)
                 problem = worker.end()
@@ -83,13 +83,13 @@ def _wave(bench: Bench, waiting: list[Task]) -> Iterator[tuple[Task, Cell | None
                     yield worker.task, None
                 else:
                     yield worker.task, read_cell(bench.plan.cell_folder / f"{worker.task.name}.json")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
     finally:
-        _dismiss(running)
+        _stop_all(running)
 
 
-def _started(bench: Bench, task: Task) -> _Worker:
-    """A process for one cell; it dies with its parent's pipe, and Ctrl-C reaches it through the parent alone."""
+def _start(bench: Bench, task: Task) -> _Worker:
+    """Start a process for one cell; it stops when its parent ends, and Ctrl-C reaches it through the parent alone."""
     plan = bench.plan
     folder = plan.out / "logs"
     with atomic.machine_faults(folder):
@@ -110,7 +110,7 @@ def _started(bench: Bench, task: Task) -> _Worker:
     return _Worker(task, process, log, answer)
 
 
-def _dismiss(running: list[_Worker]) -> None:
+def _stop_all(running: list[_Worker]) -> None:
     for worker in running:
         worker.process.send_signal(signal.SIGTERM)
     end = time.monotonic() + _GRACE_SECONDS
@@ -128,16 +128,15 @@ def _plain(plan: BenchmarkPlan) -> dict[str, Any]:
 
 
 def _work(job: dict[str, Any]) -> int:
-    """One cell in this process; the exit code."""
-    from fields.errors import FieldsError
+    """Compute one cell in this process; return the exit code."""
     from stationpde.data import load_series
     from stationpde.evaluation.benchmark import Bench, BenchmarkPlan
-    from stationpde.training.signals import StopRequest
+    from stationpde.training import StopRequest
 
-    given = job["plan"]
-    lists = {name: tuple(given[name]) for name in ("models", "seeds", "horizons", "overrides")}
-    places = {"out": Path(given["out"]), "cells": None if given["cells"] is None else Path(given["cells"])}
-    plan = BenchmarkPlan(**{**given, **lists, **places})
+    settings = job["plan"]
+    lists = {name: tuple(settings[name]) for name in ("models", "seeds", "horizons", "overrides")}
+    places = {"out": Path(settings["out"]), "cells": None if settings["cells"] is None else Path(settings["cells"])}
+    plan = BenchmarkPlan(**{**settings, **lists, **places})
     task = Task(**{**job["task"], "overrides": tuple(job["task"]["overrides"])})
     deadline = None if job["left"] is None else time.monotonic() + job["left"]
     try:
@@ -145,7 +144,7 @@ def _work(job: dict[str, Any]) -> int:
             config = contestant(task.model).config(task)
             series = load_series(plan.store, config.data, cache=plan.out, command="benchmark", quality=plan.quality)
             Bench(plan, series, None, stop, deadline).compute(task)
-    except (StationPDEError, FieldsError) as problem:
+    except FieldsError as problem:
         about = {"code": problem.code, "message": problem.message, "do": problem.do, "exit_code": problem.exit_code}
         atomic.write_file(Path(job["answer"]), json.dumps(about).encode())
         return int(problem.exit_code)

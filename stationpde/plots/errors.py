@@ -1,4 +1,4 @@
-"""Errors drawn: by lead for the models of a run or of a benchmark, and against the altitude of the stations."""
+"""Pictures of errors: by lead for the models of a run or of a benchmark, and against the stations' altitude."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from fields.variables import VARIABLES, display_unit
 from stationpde.plots.style import FAINT, INK, MODELS, hour_ticks, sheet
 
 if TYPE_CHECKING:
-    from stationpde.evaluation.results import HorizonResults
-    from stationpde.evaluation.statistics import ErrorStatistics
+    from stationpde.evaluation import ErrorStatistics, HorizonResults
 
 __all__ = ["draw_benchmark", "draw_error_by_altitude", "draw_error_by_lead", "models_to_draw", "rmse"]
 
@@ -22,7 +21,10 @@ Array = np.ndarray[Any, Any]
 
 
 def rmse(sums: Array) -> Array:
-    """Root mean square errors of sums ``[row, …]``; NaN where nothing was observed."""
+    """Compute root mean square errors from sums ``[row, …]``; NaN where nothing was observed.
+
+    Row 0 has the counts, row 1 the sums of squared errors.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt(np.where(sums[0] > 0, sums[1] / sums[0], np.nan))
 
@@ -30,7 +32,14 @@ def rmse(sums: Array) -> Array:
 def draw_error_by_lead(
     scores: Mapping[str, ErrorStatistics], output: str | os.PathLike[str], titles: Mapping[str, str] | None = None
 ) -> Path:
-    """Draw root mean square errors by lead, a panel for each variable; the first model is the one that is meant."""
+    """Draw root mean square errors by lead, a panel for each variable; the first model is drawn in front.
+
+    Parameters
+    ----------
+    scores : errors by name of the forecaster
+    output : the picture to write; its ending decides the format
+    titles : labels of the forecasters, by name; the name itself where there is none
+    """
     first = next(iter(scores.values()))
     many = len(first.variables)
     columns = many if many < 4 else 3
@@ -38,11 +47,11 @@ def draw_error_by_lead(
     with sheet(output, rows, columns, (2.9 * columns, 2.5 * rows + 0.5)) as (figure, axes):
         for panel, variable in enumerate(first.variables):
             place = axes.flat[panel]
-            for number, (name, found) in enumerate(scores.items()):
+            for number, (name, sums) in enumerate(scores.items()):
                 colour = MODELS[number % len(MODELS)]
-                values = rmse(found.lead)[:, found.variables.index(variable)]
+                values = rmse(sums.lead)[:, sums.variables.index(variable)]
                 label = (titles or {}).get(name, name)
-                place.plot(found.lead_hours, values, color=colour, lw=2.2 if number == 0 else 1.4, label=label,
+                place.plot(sums.lead_hours, values, color=colour, lw=2.2 if number == 0 else 1.4, label=label,
                            zorder=3 if number == 0 else 2)  # fmt: skip
             place.set_title(f"{VARIABLES[variable].long_name} [{display_unit(variable, difference=True)}]", fontsize=9)
             place.set_xlabel("hours ahead")
@@ -60,28 +69,28 @@ def draw_error_by_lead(
     return Path(output)
 
 
-def models_to_draw(found: HorizonResults, most: int = 4) -> list[str]:
-    """Return what an eye can follow: the subject, the best of the others, and a rule that tells where skill ends."""
-    subject = found.subject
-    rule = next((name for name in ("climatology", "persistence") if name in found.cells and name != subject), None)
-    ours = {name for name, cells in found.cells.items() if cells[0].about["model_kind"] == "ours"}
-    others = sorted((name for name in found.cells if name not in ours | {subject, rule}), key=found.nmse)
+def models_to_draw(horizon: HorizonResults, most: int = 4) -> list[str]:
+    """Choose the models to draw: the subject, the best ``most`` of the others, and a rule as the limit of skill."""
+    subject = horizon.subject
+    rule = next((name for name in ("climatology", "persistence") if name in horizon.cells and name != subject), None)
+    ours = {name for name, cells in horizon.cells.items() if cells[0].about["model_kind"] == "ours"}
+    others = sorted((name for name in horizon.cells if name not in ours | {subject, rule}), key=horizon.nmse)
     return [subject, *others[:most], *([] if rule is None else [rule])]
 
 
-def draw_benchmark(found: HorizonResults, output: str | os.PathLike[str]) -> Path:
-    """Draw the errors by lead of the models of a benchmark that matter most, means over their seeds."""
-    models = models_to_draw(found)
-    titles = {name: str(found.cells[name][0].about["title"]) for name in models}
-    return draw_error_by_lead({name: found.statistics(name) for name in models}, output, titles)
+def draw_benchmark(horizon: HorizonResults, output: str | os.PathLike[str]) -> Path:
+    """Draw the errors by lead of the models that `models_to_draw` chooses, means over their seeds."""
+    models = models_to_draw(horizon)
+    titles = {name: str(horizon.cells[name][0].about["title"]) for name in models}
+    return draw_error_by_lead({name: horizon.statistics(name) for name in models}, output, titles)
 
 
-def draw_error_by_altitude(found: ErrorStatistics, altitude: Array, output: str | os.PathLike[str]) -> Path:
+def draw_error_by_altitude(statistics: ErrorStatistics, altitude: Array, output: str | os.PathLike[str]) -> Path:
     """Draw each station's root mean square error against its altitude, with the median of bands of altitude."""
-    many = len(found.variables)
-    each = rmse(found.station)
+    many = len(statistics.variables)
+    each = rmse(statistics.station)
     with sheet(output, 1, many, (2.5 * many + 0.6, 2.9)) as (_, axes):
-        for panel, variable in enumerate(found.variables):
+        for panel, variable in enumerate(statistics.variables):
             place, values = axes[0, panel], each[:, panel]
             place.plot(altitude, values, "o", ms=3.2, mfc=MODELS[0], mec="white", mew=0.3, alpha=0.75)
             middle, typical = _medians(altitude, values)
@@ -96,9 +105,9 @@ def draw_error_by_altitude(found: ErrorStatistics, altitude: Array, output: str 
 
 
 def _medians(altitude: Array, values: Array) -> tuple[Array, Array]:
-    """Medians of groups of stations of similar altitude, about eight groups of at least four."""
-    known = np.flatnonzero(np.isfinite(values))
-    order = known[np.argsort(altitude[known], kind="stable")]
+    """Compute medians over groups of stations of similar altitude, about eight groups of at least four."""
+    finite = np.flatnonzero(np.isfinite(values))
+    order = finite[np.argsort(altitude[finite], kind="stable")]
     groups = np.array_split(order, max(1, min(8, len(order) // 4)))
     pairs = [(np.median(altitude[g]), np.median(values[g])) for g in groups if len(g)]
     return np.array([a for a, _ in pairs]), np.array([b for _, b in pairs])

@@ -1,4 +1,4 @@
-"""A forecast beside what was observed: two maps on the same relief and scale, with wind and stations."""
+"""Maps of a forecast and of the observed field on the same relief and scale, with wind and stations."""
 
 from __future__ import annotations
 
@@ -9,46 +9,47 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fields.constants import earth_radius
-from fields.plots_field import degrees_label, relief_light
+from fields.plots import degrees_label, relief_light
+from fields.times import format_time
 from fields.variables import STATE_VARIABLES, VARIABLES
 from stationpde.errors import UsageError
+from stationpde.physics import WIND
 from stationpde.plots.style import FAINT, INK, label_of, sheet, unit_of
-from stationpde.report.moment import stamp
 
 if TYPE_CHECKING:
-    from stationpde.report.moment import Moment
-    from stationpde.report.relief import Relief
+    from stationpde.forecasting import Moment
+    from stationpde.plots.relief import Relief
 
 __all__ = ["Frame", "draw_forecast_map", "draw_frame"]
 
 Array = np.ndarray[Any, Any]
 
 COLOUR_MAPS = {"u": "RdBu_r", "v": "RdBu_r", "p": "viridis", "t": "RdYlBu_r", "rh": "YlGnBu"}
-_ARROWS, _SHORE, _NOTHING = 14, 0.5, "#dfe3e6"
+_ARROWS, _SHORE, _NO_DATA = 14, 0.5, "#dfe3e6"
 _STRENGTHS = (1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0)
 
 
 class Frame:
-    """What maps of one region share: relief, shape, and how values get from cells to pixels."""
+    """Relief and shape of a map, shared by all maps of one region; puts values of cells on pixels."""
 
     def __init__(self, relief: Relief) -> None:
         self.relief, self.grid = relief, relief.grid
         self.ratio = 1.0 / np.cos(np.radians((self.grid.south + self.grid.north) / 2))
         metres = relief.metres
         pixel = np.radians(self.grid.north - self.grid.south) * earth_radius / (metres.shape[0] - 1)
-        known = np.isfinite(metres)
-        land = np.where(known, np.maximum(metres, 0.0), 0.0)
+        covered = np.isfinite(metres)
+        land = np.where(covered, np.maximum(metres, 0.0), 0.0)
         light = relief_light(land, pixel, 0.0 if relief.is_true else 3.0)
-        # Where the model ends there is a cliff that nobody could climb.
-        self.light = np.where(_inside(known), light, 0.0)[..., None]
+        # At the border of the elevation model the slope is no real one: no shading there.
+        self.light = np.where(_inside(covered), light, 0.0)[..., None]
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
-        """For matplotlib."""
+        """West, east, south and north [degrees], as matplotlib takes them."""
         return self.grid.west, self.grid.east, self.grid.south, self.grid.north
 
     def size(self, longest: float) -> tuple[float, float]:
-        """Width and height of one map, inches."""
+        """Compute width and height of one map [inches]; the longer side is ``longest``."""
         wide, high = self.grid.east - self.grid.west, (self.grid.north - self.grid.south) * self.ratio
         return longest * wide / max(wide, high), longest * high / max(wide, high)
 
@@ -59,17 +60,17 @@ class Frame:
         return height < 0.4 * width
 
     def on_pixels(self, cells: Array) -> Array:
-        """Values of cells ``[y, x]``, bilinear at the pixels of the relief."""
+        """Interpolate values of cells ``[y, x]`` bilinearly to the pixels of the relief."""
         from scipy.ndimage import zoom
 
         rows, columns = self.relief.metres.shape
         return zoom(cells, (rows / cells.shape[0], columns / cells.shape[1]), order=1, grid_mode=False, mode="nearest")
 
 
-def _inside(known: Array) -> Array:
+def _inside(covered: Array) -> Array:
     from scipy.ndimage import binary_erosion
 
-    return np.asarray(binary_erosion(known, iterations=2, border_value=1))
+    return np.asarray(binary_erosion(covered, iterations=2, border_value=1))
 
 
 def draw_forecast_map(
@@ -79,6 +80,9 @@ def draw_forecast_map(
 
     Parameters
     ----------
+    moment : the forecast with the observations of its times
+    relief : altitudes under the map
+    output : the picture to write; its ending decides the format
     variable : one of u, v, p, t, rh
     lead : step ahead, from 1; the last by default
     """
@@ -98,17 +102,18 @@ def draw_forecast_map(
     width, height = frame.size(7.5 if frame.is_flat else 5.2)
     dots = moment.observed[moment.history - 1 + number, :, channel]
     scale = _scale(variable, [*(field[channel] for _, field in panels), dots])
-    strength = _strength([field[:2] for _, field in panels])
+    strength = _strength([field[WIND] for _, field in panels])
     with sheet(output, rows, columns, (width * columns + 1.2, (height + 0.8) * rows)) as (figure, axes):
         for place, (title, field) in zip(axes.ravel(), panels):
-            drawn = draw_frame(place, frame, field[channel], variable, scale, wind=field[:2], strength=strength)
+            drawn = draw_frame(place, frame, field[channel], variable, scale, wind=field[WIND], strength=strength)
             places = relief.grid, moment.stations
             _draw_stations(place, *places, dots, variable, scale)
             place.set_title(title, fontsize=10)
         bar = figure.colorbar(drawn, ax=list(axes.ravel()), shrink=0.9, pad=0.02, aspect=30)
         bar.set_label(unit_of(variable) if frame.is_flat else label_of(variable))
         bar.outline.set_linewidth(0.4)
-        when = f"{stamp(moment.times[moment.history - 1 + number])} UTC, {moment.lead_hours[number - 1]:g} h ahead"
+        time = format_time(moment.times[moment.history - 1 + number], "minute")
+        when = f"{time} UTC, {moment.lead_hours[number - 1]:g} h ahead"
         figure.suptitle(f"{VARIABLES[variable].long_name}, {when}", x=0.01, ha="left", fontsize=11)
     return Path(output)
 
@@ -126,7 +131,7 @@ def draw_frame(
     axes: Any, frame: Frame, field: Array, variable: str, scale: tuple[float, float], *, wind: Array | None = None,
     strength: float | None = None, colours: str | None = None,
 ) -> Any:  # fmt: skip
-    """One map on axes: colours over shaded relief, coast, wind arrows; what a colour bar is made of.
+    """Draw one map on axes: colours over shaded relief, coast, wind arrows; return the mappable of a colour bar.
 
     ``strength`` is the wind [m/s] of an arrow as long as arrows are apart: maps side by side share it.
     """
@@ -139,7 +144,7 @@ def draw_frame(
     lit, rgb = frame.light, picture[..., :3]
     shaded = rgb * (1.0 + np.minimum(lit, 0.0)) + (1.0 - rgb) * np.maximum(lit, 0.0)
     shaded = np.concatenate([shaded, picture[..., 3:]], axis=-1)
-    axes.set_facecolor(_NOTHING)
+    axes.set_facecolor(_NO_DATA)
     axes.imshow(shaded, origin="lower", extent=frame.extent, interpolation="bilinear", aspect="auto", zorder=1)
     metres, grid = frame.relief.metres, frame.grid
     if frame.relief.is_true and np.nanmin(metres) < _SHORE < np.nanmax(metres):
@@ -166,25 +171,25 @@ def draw_frame(
 
 
 def _strength(winds: list[Array]) -> float:
-    """A round number that few of the winds exceed, m/s."""
+    """Choose a round wind speed [m/s] that few of the winds exceed."""
     speed = np.concatenate([np.hypot(u, v).ravel() for u, v in winds])
     typical = float(np.nanpercentile(speed, 90)) if np.isfinite(speed).any() else 1.0
     return next((size for size in _STRENGTHS if size >= typical), typical)
 
 
-def _draw_wind(axes: Any, frame: Frame, wind: Array, usual: float) -> None:
+def _draw_wind(axes: Any, frame: Frame, wind: Array, strength: float) -> None:
     grid = frame.grid
     step = max(1, round(max(grid.shape) / _ARROWS))
     rows, columns = slice(step // 2, None, step), slice(step // 2, None, step)
     u, v = wind[0][rows, columns], wind[1][rows, columns]
     length = (grid.lon[1] - grid.lon[0]) * step
     arrows = axes.quiver(
-        grid.lon[columns], grid.lat[rows], u, v, scale=usual / length, scale_units="x", width=0.0035, headwidth=4,
+        grid.lon[columns], grid.lat[rows], u, v, scale=strength / length, scale_units="x", width=0.0035, headwidth=4,
         headlength=4.5, color=INK, alpha=0.85, zorder=4, edgecolor="#ffffffa0", linewidth=0.3,
     )  # fmt: skip
     # The key stands a seventh of an inch above the map, however low that is.
     above = 1.0 + 0.14 / frame.size(5.2)[1]
-    axes.quiverkey(arrows, 0.92, above, usual, f"{usual:.0f} m/s", labelpos="W", coordinates="axes", color=INK,
+    axes.quiverkey(arrows, 0.92, above, strength, f"{strength:.0f} m/s", labelpos="W", coordinates="axes", color=INK,
                    fontproperties={"size": 7})  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What parts are worth: MSE without them, and with other weights of altitude (the paper's Fig. 3 c and d)."""
+"""MSE without parts of the model, and with other weights of altitude (the paper's Fig. 3 c and d)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from fields.errors import DataError, printable
 from fields.variables import STATE_VARIABLES, VARIABLES
 from stationpde.plots.style import COLOURS, FAINT, INK, SYMBOLS, sheet
 
-__all__ = ["draw_altitude_weight", "draw_parts", "read_scores", "relative_increase", "whole_of"]
+__all__ = [
+    "draw_altitude_weight", "draw_parts", "read_altitude_weights", "read_scores", "relative_increase", "whole_of",
+]  # fmt: skip
 
 Scores = Mapping[str, Mapping[str, float]]
 
 
 def read_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
-    """MSE by model and variable from ``results.json`` of `stationpde ablate` or `benchmark`.
+    """Read MSE by model and variable from ``results.json`` of `stationpde ablate` or `benchmark`.
 
     From ``ablation.json``, which has relative increases alone, MSE in parts of the whole model's.
 
@@ -29,16 +31,17 @@ def read_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
     DataError
         If the file is no such table.
     """
-    found = atomic.read_json(Path(path))
+    content = atomic.read_json(Path(path))
     try:
-        if "increase" in found:
-            parts = {part: {n: 1.0 + float(x) for n, x in own.items()} for part, own in found["increase"].items()}
-            whole, known = str(found["variant"]), {name for own in parts.values() for name in own}
-            ones = {name: 1.0 for name in STATE_VARIABLES if name in known}
-            return {whole: ones, **{f"{whole}-{part}": own for part, own in parts.items()}}
+        if "increase" in content:
+            increases = content["increase"].items()
+            parts = {part: {name: 1.0 + float(x) for name, x in by_variable.items()} for part, by_variable in increases}
+            whole, scored = str(content["variant"]), {name for mse in parts.values() for name in mse}
+            ones = {name: 1.0 for name in STATE_VARIABLES if name in scored}
+            return {whole: ones, **{f"{whole}-{part}": mse for part, mse in parts.items()}}
         scores = {
-            model: {name: float(own[name]["mse"]) for name in STATE_VARIABLES if name in own}
-            for model, own in found["pooled"].items()
+            model: {name: float(entry[name]["mse"]) for name in STATE_VARIABLES if name in entry}
+            for model, entry in content["pooled"].items()
         }
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise DataError(
@@ -48,18 +51,42 @@ def read_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
     return scores
 
 
+def read_altitude_weights(path: str | os.PathLike[str]) -> dict[float, dict[str, float]]:
+    """Read MSE by weight of altitude [km/m] and variable from ``w_alt.json`` of `stationpde plot w-alt`.
+
+    Raises
+    ------
+    DataError
+        If the file is no such table.
+    """
+    try:
+        table = atomic.read_json(Path(path))["mse"]
+        return {float(weight): {name: float(mse) for name, mse in entry.items()} for weight, entry in table.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        raise DataError(
+            f"{printable(path)} holds no table of weights and variables", code="SPDE-R012",
+            do="stationpde plot w-alt STORE -o F.png writes RUNS/w_alt.json",
+        ) from problem  # fmt: skip
+
+
 def whole_of(scores: Scores) -> str:
-    """The name of the whole model: ``default`` or ``paper``, whichever the others are named after."""
+    """Return the name of the whole model: ``default`` or ``paper``, whichever the others are named after."""
     named = [name for name in ("default", "paper") if name in scores]
     return named[0] if named else next(iter(scores))
 
 
 def relative_increase(scores: Scores, full: str) -> dict[str, dict[str, float]]:
-    """By how many per cent MSE grows without each part: from ``{part: {variable: mse}}``, ``full`` the whole model."""
+    """Compute by how many per cent MSE grows without each part.
+
+    Parameters
+    ----------
+    scores : ``{part: {variable: mse}}`` with the whole model among them
+    full : the name of the whole model
+    """
     whole = scores[full]
     return {
-        part: {name: 100.0 * (mse / whole[name] - 1.0) for name, mse in own.items() if whole.get(name)}
-        for part, own in scores.items()
+        part: {name: 100.0 * (mse / whole[name] - 1.0) for name, mse in entry.items() if whole.get(name)}
+        for part, entry in scores.items()
         if part != full
     }
 
@@ -72,20 +99,22 @@ def draw_parts(
     Parameters
     ----------
     scores : ``{part: {variable: mse}}`` with the whole model among them
+    output : the picture to write; its ending decides the format
     full : the name of the whole model
+    titles : labels of the parts, by name
     """
-    found = relative_increase(scores, full)
-    variables = list(dict.fromkeys(name for own in found.values() for name in own))
-    with sheet(output, 1, 1, (1.6 + 1.15 * max(len(found), 2), 3.6)) as (_, axes):
+    increases = relative_increase(scores, full)
+    variables = list(dict.fromkeys(name for entry in increases.values() for name in entry))
+    with sheet(output, 1, 1, (1.6 + 1.15 * max(len(increases), 2), 3.6)) as (_, axes):
         place, width = axes[0, 0], 0.8 / max(len(variables), 1)
         for number, name in enumerate(variables):
-            at = np.arange(len(found)) + (number - (len(variables) - 1) / 2) * width
-            heights = [own.get(name, np.nan) for own in found.values()]
+            at = np.arange(len(increases)) + (number - (len(variables) - 1) / 2) * width
+            heights = [entry.get(name, np.nan) for entry in increases.values()]
             place.bar(at, heights, width * 0.9, color=COLOURS.get(name, FAINT), label=SYMBOLS.get(name, name))
-        _cut_tall_bars(place, found)
+        _cut_tall_bars(place, increases)
         place.axhline(0.0, color=INK, lw=0.8)
-        labels = [(titles or {}).get(part, part.removeprefix(f"{full}-")).replace("_", " ") for part in found]
-        place.set_xticks(np.arange(len(found)), labels, rotation=20, ha="right", rotation_mode="anchor")
+        labels = [(titles or {}).get(part, part.removeprefix(f"{full}-")).replace("_", " ") for part in increases]
+        place.set_xticks(np.arange(len(increases)), labels, rotation=20, ha="right", rotation_mode="anchor")
         place.grid(visible=False, axis="x")
         place.set_ylabel("MSE against the whole model [%]")
         place.set_title("(c) increase of MSE without a part", pad=22)
@@ -93,18 +122,18 @@ def draw_parts(
     return Path(output)
 
 
-def _cut_tall_bars(place: Any, found: Mapping[str, Mapping[str, float]]) -> None:
-    """A part without which nothing works must not flatten all others: its bars leave the frame, with their number."""
-    values = np.array([x for own in found.values() for x in own.values() if np.isfinite(x)])
+def _cut_tall_bars(place: Any, increases: Mapping[str, Mapping[str, float]]) -> None:
+    """Cut bars far above the others at the frame and label them: one essential part must not flatten all others."""
+    values = np.array([x for entry in increases.values() for x in entry.values() if np.isfinite(x)])
     if values.size < 5:
         return
-    usual = float(np.percentile(np.abs(values), 80))
-    if np.abs(values).max() <= 4.0 * usual:
+    typical = float(np.percentile(np.abs(values), 80))
+    if np.abs(values).max() <= 4.0 * typical:
         return
-    place.set_ylim(min(0.0, 1.1 * max(float(values.min()), -2.0 * usual)), 2.0 * usual)
+    place.set_ylim(min(0.0, 1.1 * max(float(values.min()), -2.0 * typical)), 2.0 * typical)
     for bar in place.patches:
-        if bar.get_height() > 2.0 * usual:
-            place.text(bar.get_x() + bar.get_width() / 2, 1.97 * usual, f"{bar.get_height():.0f}", rotation=90,
+        if bar.get_height() > 2.0 * typical:
+            place.text(bar.get_x() + bar.get_width() / 2, 1.97 * typical, f"{bar.get_height():.0f}", rotation=90,
                        ha="center", va="top", fontsize=7, color="white")  # fmt: skip
 
 
@@ -116,7 +145,8 @@ def draw_altitude_weight(
     Parameters
     ----------
     scores : ``{w_alt [km/m]: {variable: mse}}``
-    chosen : the weight that is in use; the paper's
+    output : the picture to write; its ending decides the format
+    chosen : the weight in use, by default the paper's [km/m]
     """
     weights = sorted(scores)
     reference = scores[chosen if chosen in scores else weights[0]]

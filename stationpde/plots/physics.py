@@ -1,4 +1,4 @@
-"""What the equations learned: κ, r_m, λ_c with their units, and the update factors γ."""
+"""Pictures of learned coefficients: κ, r_m, λ_c with their units, and the update factors γ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUFFIXES = {"theta": "θ"}
 
 
 def coefficient_label(name: str) -> str:
-    """``kappa_theta`` as κ θ; other names as they are."""
+    """Format ``kappa_theta`` as κ θ; other names stay as they are."""
     head, _, tail = name.partition("_")
     symbol = _SYMBOLS.get(head)
     if symbol is None:
@@ -25,7 +25,7 @@ def coefficient_label(name: str) -> str:
 
 
 def grouped_physics(coefficients: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Names of coefficients by unit, in the order given: only what has one unit shares an axis."""
+    """Group names of coefficients by unit, in their order: coefficients of one unit share an axis."""
     groups: dict[str, list[str]] = {}
     for name, coefficient in coefficients.items():
         groups.setdefault(coefficient.unit, []).append(name)
@@ -37,7 +37,8 @@ def draw_physics(coefficients: Mapping[str, Any], output: str | os.PathLike[str]
 
     Parameters
     ----------
-    coefficients : name to something with ``value`` and ``unit``, as `stationpde.StationPDE.physics` gives it
+    coefficients : objects with ``value`` and ``unit`` by name, as `stationpde.StationPDE.physics` returns them
+    output : the picture to write; its ending decides the format
     """
     groups = grouped_physics(coefficients)
     widths = [max(1.0, 0.5 * len(names)) for names in groups.values()]

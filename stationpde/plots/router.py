@@ -1,4 +1,4 @@
-"""Who carries the forecast: weights of the two branches, by channel and by lead (the paper's Fig. 3 a and b)."""
+"""Weights of the two branches in the forecast, by channel and by lead (the paper's Fig. 3 a and b)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from stationpde.physics import STATE
 from stationpde.plots.style import CHANNELS, COLOURS, FAINT, INK, hour_ticks, sheet
-from stationpde.state import STATE
 
 __all__ = ["draw_router"]
 
@@ -21,12 +21,14 @@ def draw_router(
     weights: np.ndarray[Any, Any], lead_hours: Sequence[float], output: str | os.PathLike[str],
     channels: Sequence[str] = STATE,
 ) -> Path:  # fmt: skip
-    """Draw mean weights.
+    """Draw the mean weights of the two branches.
 
     Parameters
     ----------
     weights : share of the data-driven branch ``[lead, channel]``; the rest is that of the equations
     lead_hours : hours ahead of each row
+    output : the picture to write; its ending decides the format
+    channels : names of the columns
     """
     weights = np.asarray(weights, np.float64)
     with sheet(output, 1, 2, (9.0, 3.6), width_ratios=(1.0, 1.2)) as (_, axes):

@@ -1,4 +1,4 @@
-"""A station's days: what was observed before and after the issue, and what was forecast."""
+"""Series of one station: observations before and after the issue, and the forecast."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fields.errors import printable
+from fields.times import format_time
 from fields.variables import STATE_VARIABLES
 from stationpde.errors import UsageError
 from stationpde.plots.style import COLOURS, FAINT, INK, hour_ticks, label_of, sheet
-from stationpde.report.moment import stamp
 
 if TYPE_CHECKING:
-    from stationpde.report.moment import Moment
+    from stationpde.forecasting import Moment
 
 __all__ = ["draw_series", "station_number"]
 
 
 def station_number(moment: Moment, station: str | None) -> int:
-    """Where a station stands in a forecast; None takes the first that reports."""
+    """Return the index of a station in a forecast; None takes the first that reports."""
     if station is None:
         seen = np.isfinite(moment.observed[: moment.history]).any(axis=(0, 2))
         return int(np.argmax(seen))
@@ -42,6 +42,9 @@ def draw_series(
 
     Parameters
     ----------
+    moment : the forecast with the observations of its times
+    station : identifier; None takes the first that reports
+    output : the picture to write; its ending decides the format
     others : further forecasts ``[lead, station, variable]`` in shown units, by name
     """
     number = station_number(moment, station)
@@ -59,7 +62,7 @@ def draw_series(
             panel.set_title(label_of(name), fontsize=9)
             panel.set_xlim(hours[0] - 0.5, hours[-1] + 0.5)
         hour_ticks(axes[-1, 0], most=14)
-        axes[-1, 0].set_xlabel(f"hours since {stamp(moment.issue_time)} UTC")
+        axes[-1, 0].set_xlabel(f"hours since {format_time(moment.issue_time, 'minute')} UTC")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper right", ncols=4)
         figure.suptitle(place, x=0.01, ha="left", fontsize=11, parse_math=False)

@@ -1,4 +1,4 @@
-"""What all pictures share: ink, colours of variables and models, and a sheet that appears whole or not at all."""
+"""Style of all pictures: colours of variables and models, and a sheet that appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["CHANNELS", "COLOURS", "FAINT", "INK", "MODELS", "SYMBOLS", "check_pi
            "label_of", "sheet", "unit_of"]  # fmt: skip
 
 INK, FAINT = "#1d2733", "#51606e"
-# Of the variables and of the channels of the state; told apart in grey and by colour-blind eyes.
+# Colours of the variables and of the channels of the state; distinct in grey and for colour-blind eyes.
 COLOURS = {
     "u": "#0072b2", "v": "#56b4e9", "p": "#7a5195", "t": "#d55e00", "theta": "#d55e00", "rh": "#009e73", "q": "#009e73",
 }  # fmt: skip
 CHANNELS = {"u": "u", "v": "v", "p": "pressure", "theta": "temperature θ", "q": "humidity q"}
 SYMBOLS = {"u": "u", "v": "v", "p": "p", "t": "T", "rh": "RH"}
-# Of the forecasts that are compared: ours stands out, the others stay behind.
+# Colours of the forecasts that are compared: ours stands out.
 MODELS = ("#d55e00", "#8b98a5", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -38,12 +38,12 @@ _STYLE = {
 
 
 def check_picture(path: str | os.PathLike[str], force: bool = False) -> Path:
-    """Refuse, before any work, an unknown ending or a name that is taken.
+    """Check, before any work, that the ending is known and the path is free.
 
     Raises
     ------
     UsageError
-        With the endings that there are, or with ``--force``.
+        If it is not; the advice names the endings, or ``--force``.
     """
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
@@ -65,7 +65,7 @@ def sheet(
     size: tuple[float, float] = (7.0, 4.0),
     **kwargs: Any,
 ) -> Iterator[tuple[Any, np.ndarray[Any, Any]]]:
-    """A figure with its axes ``[row, column]``; written when the context ends without an error."""
+    """Open a figure with its axes ``[row, column]``; it is written when the context ends without an error."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -77,17 +77,12 @@ def sheet(
 
 def _write(figure: Any, target: Path) -> None:
     atomic.write_probe(target.parent)
-    scratch = target.with_name(f".{target.name[:200]}.{os.getpid()}.partial")
-    try:
-        with atomic.machine_faults(target):
-            figure.savefig(scratch, format=target.suffix[1:].lower(), bbox_inches="tight", pad_inches=0.12)
-            os.replace(scratch, target)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with atomic.machine_faults(target), atomic.staged_file(target) as scratch:
+        figure.savefig(scratch, format=target.suffix[1:].lower(), bbox_inches="tight", pad_inches=0.12)
 
 
 def hour_ticks(axes: Any, most: int = 7) -> None:
-    """Ticks of an axis of hours at parts of a day."""
+    """Set the ticks of an axis of hours at parts of a day, at most about ``most`` of them."""
     from matplotlib.ticker import MultipleLocator
 
     first, last = axes.get_xlim()
@@ -96,10 +91,10 @@ def hour_ticks(axes: Any, most: int = 7) -> None:
 
 
 def label_of(variable: str, *, difference: bool = False) -> str:
-    """``Air temperature at 2 m [°C]``."""
+    """Return the label of a variable: ``Air temperature at 2 m [°C]``."""
     return f"{VARIABLES[variable].long_name} [{unit_of(variable, difference=difference)}]"
 
 
 def unit_of(variable: str, *, difference: bool = False) -> str:
-    """``°C``."""
+    """Return the unit that people read: ``°C``."""
     return display_unit(variable, difference=difference).replace("degC", "°C")

@@ -1,4 +1,4 @@
-"""What the page draws, as JSON that a browser reads: small numbers packed, everything else plain."""
+"""Data of the report page, as JSON that a browser reads: small numbers packed, everything else plain."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fields.geometry import unwrap_longitude
-from fields.plots_field import degrees_label
+from fields.grid import unwrap_longitude
+from fields.plots import degrees_label
+from fields.times import format_time
 from fields.variables import STATE_VARIABLES, VARIABLES, display_unit
-from stationpde.plots.errors import rmse
-from stationpde.report.moment import stamp
+from stationpde.physics import STATE, U, V
+from stationpde.plots import rmse
 from stationpde.report.view import OURS
-from stationpde.state import STATE
-from stationpde.training.metrics_log import read_metrics
-from stationpde.training.run_directory import RunDirectory
+from stationpde.runs import RunDirectory, read_metrics
 
 if TYPE_CHECKING:
-    from stationpde.report.moment import Moment
-    from stationpde.report.relief import Relief
-    from stationpde.report.view import RunView, Scored
+    from stationpde.forecasting import Moment
+    from stationpde.plots import Relief
+    from stationpde.report.view import RunScores, RunView
 
 __all__ = ["CHANNEL_TITLES", "content_of", "model_title", "unit_of"]
 
@@ -30,16 +29,16 @@ Array = np.ndarray[Any, Any]
 CHANNEL_TITLES = {"u": "wind u", "v": "wind v", "p": "pressure", "theta": "temperature", "q": "humidity"}
 # Frames of a map and points of a curve: more than an eye tells apart, and a page of a few hundred kilobytes.
 _MOST_FRAMES, _MOST_POINTS = 49, 400
-_NOTHING = -32768
+_MISSING = -32768
 
 
 def unit_of(variable: str, *, difference: bool = False) -> str:
-    """The unit people read, °C with its sign."""
+    """Return the unit that people read, °C with its sign."""
     return display_unit(variable, difference=difference).replace("degC", "°C")
 
 
 def model_title(name: str) -> str:
-    """How the page calls a forecaster."""
+    """Return the title of a forecaster on the page."""
     if name == OURS:
         return "StationPDE"
     from stationpde.baselines import baseline, names
@@ -48,20 +47,20 @@ def model_title(name: str) -> str:
 
 
 def content_of(view: RunView) -> dict[str, Any]:
-    """Everything that is drawn; parts that cannot be shown are absent."""
-    made: dict[str, Any] = {}
+    """Build the data of everything that the page draws; parts that cannot be shown are absent."""
+    content: dict[str, Any] = {}
     if view.moment is not None and view.relief is not None:
-        made |= _map(view.moment, view.relief)
-        made["series"] = _series(view.moment)
+        content |= _map(view.moment, view.relief)
+        content["series"] = _series(view.moment)
     if view.scored is not None and view.data is not None:
-        made["errors"] = _errors(view.scored)
-        made["altitude"] = _altitudes(view.scored, view.data.series.stations.alt)
+        content["errors"] = _errors(view.scored)
+        content["altitude"] = _altitudes(view.scored, view.data.series.stations.alt)
         if (weights := view.scored.router) is not None:
             lead = list(view.scored.statistics[OURS].lead_hours)
-            made["router"] = {"lead": lead, "channels": list(STATE), "weights": weights.round(4).tolist()}
+            content["router"] = {"lead": lead, "channels": list(STATE), "weights": weights.round(4).tolist()}
     if training := _training(RunDirectory(view.run.path)):
-        made["training"] = training
-    return made
+        content["training"] = training
+    return content
 
 
 def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
@@ -76,12 +75,12 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
         packed["scale"][name] = [low, high]
         packed["forecast"][name] = _bytes(fields[:, channel], low, high)
         packed["truth"][name] = _bytes(truth[:, channel], low, high)
-    speed = np.hypot(fields[:, 0], fields[:, 1])
+    speed = np.hypot(fields[:, U], fields[:, V])
     packed["wind"] = max(1.0, float(np.nanpercentile(speed, 90))) if np.isfinite(speed).any() else 1.0
     packed["lead"] = [0.0, *moment.lead_hours]
     packed["lead"] = [packed["lead"][n] for n in shown]
     packed["step"] = (moment.history - 1 + shown).tolist()
-    packed["times"] = [stamp(moment.times[n]) for n in packed["step"]]
+    packed["times"] = [format_time(moment.times[n], "minute") for n in packed["step"]]
     stations = moment.stations
     lon = unwrap_longitude(stations.lon, (grid.west + grid.east) / 2.0)
     wide = (grid.east - grid.west) * math.cos(math.radians((grid.south + grid.north) / 2.0))
@@ -109,7 +108,7 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
 
 def _series(moment: Moment) -> dict[str, Any]:
     hours = (moment.times - moment.issue_time) / 3600.0
-    made: dict[str, Any] = {
+    packed: dict[str, Any] = {
         "hours": hours.tolist(),
         "history": moment.history,
         "scale": {},
@@ -119,16 +118,16 @@ def _series(moment: Moment) -> dict[str, Any]:
     for channel, name in enumerate(STATE_VARIABLES):
         observed, forecast = moment.observed[..., channel], moment.forecast[..., channel]
         values = np.concatenate([observed.ravel(), forecast.ravel()])
-        known = values[np.isfinite(values)]
-        low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+        finite = values[np.isfinite(values)]
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
         offset, step = (low + high) / 2.0, max(high - low, 1e-6) / 65000.0
-        made["scale"][name] = [offset, step]
+        packed["scale"][name] = [offset, step]
         for key, table in (("observed", observed), ("forecast", forecast)):
-            made[key][name] = _words((table - offset) / step)
-    return made
+            packed[key][name] = _words((table - offset) / step)
+    return packed
 
 
-def _errors(scored: Scored) -> dict[str, Any]:
+def _errors(scored: RunScores) -> dict[str, Any]:
     ours = scored.statistics[OURS]
     return {
         "lead": list(ours.lead_hours),
@@ -138,14 +137,14 @@ def _errors(scored: Scored) -> dict[str, Any]:
         "models": [
             {
                 "title": model_title(name),
-                "rmse": {n: _plain(rmse(found.lead)[:, c]) for c, n in enumerate(found.variables)},
+                "rmse": {n: _plain(rmse(sums.lead)[:, c]) for c, n in enumerate(sums.variables)},
             }
-            for name, found in scored.statistics.items()
+            for name, sums in scored.statistics.items()
         ],
     }
 
 
-def _altitudes(scored: Scored, altitude: Array) -> dict[str, Any]:
+def _altitudes(scored: RunScores, altitude: Array) -> dict[str, Any]:
     ours = scored.statistics[OURS]
     each = rmse(ours.station)
     return {
@@ -155,16 +154,16 @@ def _altitudes(scored: Scored, altitude: Array) -> dict[str, Any]:
 
 
 def _training(run: RunDirectory) -> dict[str, Any] | None:
-    """Loss by step and validation errors over those of persistence."""
+    """Read the loss by step, and validation errors divided by those of persistence; None before the first step."""
     steps = [r for r in read_metrics(run.metrics, "step") if r.get("total") is not None]
     if not steps:
         return None
-    kept = [steps[n] for n in _evenly(len(steps), _MOST_POINTS)]
+    shown = [steps[n] for n in _evenly(len(steps), _MOST_POINTS)]
     checks = read_metrics(run.metrics, "validation")
     names = [n for n in STATE_VARIABLES if checks and n in checks[0].get("variables", {})]
     return {
-        "step": [r["step"] for r in kept],
-        "loss": [round(float(r["total"]), 5) for r in kept],
+        "step": [r["step"] for r in shown],
+        "loss": [round(float(r["total"]), 5) for r in shown],
         "validation": {
             "step": [r["step"] for r in checks],
             "lines": [{"name": n, "y": [_ratio(r["variables"].get(n)) for r in checks]} for n in names],
@@ -194,15 +193,15 @@ def _range(name: str, *fields: Array) -> tuple[float, float]:
 
 
 def _bytes(values: Array, low: float, high: float) -> str:
-    """Values as bytes 1 to 255 from ``low`` to ``high``; 0 is nothing."""
+    """Pack values as bytes 1 to 255 from ``low`` to ``high``; 0 marks a missing value."""
     share = np.clip((values - low) / (high - low), 0.0, 1.0)
     return _text(np.where(np.isfinite(values), 1 + np.rint(254 * np.nan_to_num(share)), 0).astype(np.uint8))
 
 
 def _words(values: Array) -> str:
-    """Whole numbers of 16 bits, the least of them for nothing."""
+    """Pack whole numbers of 16 bits; the least of them marks a missing value."""
     return _text(
-        np.where(np.isfinite(values), np.clip(np.rint(np.nan_to_num(values)), -32767, 32767), _NOTHING).astype("<i2")
+        np.where(np.isfinite(values), np.clip(np.rint(np.nan_to_num(values)), -32767, 32767), _MISSING).astype("<i2")
     )
 
 

@@ -1,4 +1,4 @@
-"""The page: one HTML file with its style, its script and its data inside.
+"""The report page: one HTML file with its style, its script and its data inside.
 
 Nothing is fetched when it is read, and a policy in its head forbids it: the browser runs the one script whose hash the
 policy names, so that a station called ``<script>`` stays a name.
@@ -9,16 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from datetime import UTC, datetime
+import time
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from fields import atomic
+from fields.times import format_time
 from stationpde.errors import UsageError
 from stationpde.report.content import content_of
-from stationpde.report.moment import stamp
 from stationpde.report.sections import sections, text
 from stationpde.report.view import RunView
 
@@ -26,12 +26,12 @@ __all__ = ["check_page", "page", "write_page"]
 
 
 def check_page(path: str | Path, force: bool = False) -> Path:
-    """Refuse, before any work, a name that is taken or is no page's.
+    """Check, before any work, that the path ends in .html and is free.
 
     Raises
     ------
     UsageError
-        With ``--force``, or the ending that is needed.
+        If it does not; the advice is another ending, or ``--force``.
     """
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
@@ -43,7 +43,7 @@ def check_page(path: str | Path, force: bool = False) -> Path:
 
 
 def page(view: RunView) -> str:
-    """The page about a run."""
+    """Build the page about a run as HTML."""
     content = content_of(view)
     script = _part("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -56,11 +56,11 @@ def page(view: RunView) -> str:
 
 
 def write_page(view: RunView, path: str | Path) -> Path:
-    """Write the page whole or not at all."""
+    """Write the page; it appears whole or not at all."""
     target = Path(path)
-    made = page(view).encode()
+    content = page(view).encode()
     with atomic.machine_faults(target):
-        atomic.write_file(target, made)
+        atomic.write_file(target, content)
     return target
 
 
@@ -70,22 +70,22 @@ def _lead(view: RunView) -> str:
     hours = data.step_seconds / 3600.0
     many = len(view.run.model.statistics.stations)
     grid = view.run.model.region.grid
-    told = (
+    summary = (
         f"{many:,} stations, {data.history * hours:g} h of history, {data.horizon * hours:g} h ahead in steps of "
         f"{hours:g} h, on {grid.height} × {grid.width} cells of {grid.dy / 1e3:.0f} km; variant {config.variant}."
     )
     if view.moment is not None:
-        told += f" The forecast shown was issued {stamp(view.moment.issue_time)} UTC."
-    return text(told)
+        summary += f" The forecast shown was issued {format_time(view.moment.issue_time, 'minute')} UTC."
+    return text(summary)
 
 
 def _footer() -> str:
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    now = format_time(int(time.time()), "minute") + " UTC"
     return f"Written {now}. This file is all there is: it needs no server and no network."
 
 
 def _json(content: dict[str, Any]) -> str:
-    """JSON that may stand inside a page: no character of it can end the element."""
+    """Encode as JSON that can stand inside a page: no character of it ends the element."""
     plain = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

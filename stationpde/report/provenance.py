@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import stationpde
-from stationpde.evaluation.cells import commit
+from stationpde.evaluation import commit
 
 if TYPE_CHECKING:
     from stationpde.report.view import RunView
@@ -14,10 +14,10 @@ __all__ = ["provenance"]
 
 
 def provenance(view: RunView) -> dict[str, str]:
-    """Facts by name, in the order they are shown."""
+    """Collect facts by name, in the order in which they are shown."""
     run, record = view.run, view.run.record
     versions = record.get("versions") or {}
-    found = {
+    facts = {
         "run": str(run.path),
         "checkpoint": run.checkpoint,
         "variant": f"{run.model.config.variant}, seed {record.get('seed')}",
@@ -27,8 +27,8 @@ def provenance(view: RunView) -> dict[str, str]:
         "trained on": f"{record.get('device')}, {record.get('threads')} threads, {record.get('world')} ranks",
     }
     if view.data is not None:
-        found["looked at with"] = f"{view.data.path} ({view.data.series.fingerprint[:16]})"
-    found["report by"] = f"stationpde {stationpde.__version__}"
+        facts["looked at with"] = f"{view.data.path} ({view.data.series.fingerprint[:16]})"
+    facts["report by"] = f"stationpde {stationpde.__version__}"
     if source := commit():
-        found["commit"] = source
-    return found
+        facts["commit"] = source
+    return facts

@@ -1,4 +1,4 @@
-"""The sections of the page that stand still: tables and words, every text from data escaped."""
+"""Static sections of the page: tables and text, every text from data escaped."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 from fields.errors import printable
 from fields.variables import VARIABLES
-from stationpde.evaluation.metrics import scores_by, squared_unit
-from stationpde.evaluation.significance import compare
-from stationpde.plots.physics import coefficient_label
+from stationpde.data import describe_quality
+from stationpde.evaluation import compare, scores_by, squared_unit
+from stationpde.physics import STATE
+from stationpde.plots import coefficient_label
 from stationpde.report.content import CHANNEL_TITLES, model_title, unit_of
 from stationpde.report.view import OURS
-from stationpde.state import STATE
 
 if TYPE_CHECKING:
-    from fields.card import DataCard
-    from stationpde.audit import Audit
-    from stationpde.evaluation.statistics import ErrorStatistics
-    from stationpde.report.view import RunView, Scored
+    from fields.store import DataCard
+    from stationpde.evaluation import ErrorStatistics
+    from stationpde.forecasting import Audit
+    from stationpde.report.view import RunData, RunScores, RunView
 
 __all__ = ["sections", "text"]
 
 
 def text(value: object) -> str:
-    """Any text as HTML shows it: markup and control characters lose their power."""
+    """Escape a text for HTML: markup and control characters are shown, never interpreted."""
     return escape(printable(value), quote=True)
 
 
 def sections(view: RunView, content: dict[str, Any]) -> list[str]:
-    """The sections, in order; those without anything to show are left out."""
-    made = []
+    """Build the sections in order; those without anything to show are left out."""
+    listed = []
     if "frames" in content:
-        made.append(_map())
+        listed.append(_map())
     if view.scored is not None:
-        made += [_scores(view.scored), _altitude()]
+        listed += [_scores(view.scored, view.data), _altitude()]
         if view.scored.router is not None:
-            made.append(_router(view.scored.router))
-    made.append(_physics(view))
+            listed.append(_router(view.scored.router))
+    listed.append(_physics(view))
     if view.moment is not None:
-        made.append(_audit(view.moment.audit))
+        listed.append(_audit(view.moment.audit))
     if view.data is not None and view.data.card is not None:
-        made.append(_card(view.data.card))
+        listed.append(_card(view.data.card))
     if "training" in content:
-        made.append(_training(content))
-    made.append(_provenance(view))
-    return made
+        listed.append(_training(content))
+    listed.append(_provenance(view))
+    return listed
 
 
 def _section(title: str, *parts: str, name: str = "") -> str:
@@ -54,7 +54,7 @@ def _section(title: str, *parts: str, name: str = "") -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 1) -> str:
-    """A table of ready HTML cells; from column ``numbers`` on they are numbers."""
+    """Build a table of ready HTML cells; from column ``numbers`` on they are numbers."""
     kinds = ["" if n < numbers else ' class="number"' for n in range(len(heads))]
     head = "".join(f"<th{kind}>{cell}</th>" for kind, cell in zip(kinds, heads))
     body = "".join(
@@ -97,7 +97,7 @@ def _map() -> str:
     )
 
 
-def _scores(scored: Scored) -> str:
+def _scores(scored: RunScores, data: RunData | None) -> str:
     keys = "".join(
         f'<span><b style="background:var(--c{n % 6})"></b>{text(model_title(name))}</span>'
         for n, name in enumerate(scored.statistics)
@@ -108,6 +108,8 @@ def _scores(scored: Scored) -> str:
         "1 − MSE / MSE of persistence. A star: the difference to StationPDE is significant at 5 % in a block bootstrap "
         "over days and in the test of Diebold and Mariano."
     )
+    if data is not None:
+        hint = f"{hint} {describe_quality(data.quality).capitalize()}."
     return _section(
         "Errors",
         f'<div class="keys">{keys}</div><div class="charts" id="errors"></div>',
@@ -117,16 +119,16 @@ def _scores(scored: Scored) -> str:
 
 
 def score_table(scores: Mapping[str, ErrorStatistics]) -> str:
-    """Variable × model, with skill and stars."""
+    """Build the table of scores, variable × model, with skill and stars of significance."""
     ours = scores[OURS]
-    each = {name: scores_by(found.total, found.variables) for name, found in scores.items()}
-    stars = {name: compare(ours, found) for name, found in scores.items() if name != OURS}
+    each = {name: scores_by(sums.total, sums.variables) for name, sums in scores.items()}
+    stars = {name: compare(ours, sums) for name, sums in scores.items() if name != OURS}
     rows = []
     for variable in ours.variables:
-        best = min(found[variable].mse for found in each.values())
+        best = min(by_variable[variable].mse for by_variable in each.values())
         cells = [f"{text(VARIABLES[variable].long_name)} [{squared_unit(unit_of(variable, difference=True))}]"]
-        for name, found in each.items():
-            mse = found[variable].mse
+        for name, by_variable in each.items():
+            mse = by_variable[variable].mse
             star = "*" if name != OURS and stars[name][variable].is_significant else ""
             cells.append(f'<td class="number{" best" if mse == best else ""}">{mse:.3g}{star}</td>')
         if "persistence" in each:
@@ -166,15 +168,15 @@ def _router(weights: Any) -> str:
 
 
 def _physics(view: RunView) -> str:
-    from stationpde.api import StationPDE
+    from stationpde.model import coefficients_of
 
-    found = StationPDE(view.run).physics()
-    if not found:
+    coefficients = coefficients_of(view.run.model)
+    if not coefficients:
         return _section("Learned physics", '<p class="hint">This model has no physical branch.</p>')
     rows = [
         [_symbol(name), f"<code>{text(name)}</code>", f'<td class="number">{c.value:.4g}</td>',
          f"<td>{text(c.unit) if c.unit != '1' else ''}</td>"]
-        for name, c in found.items()
+        for name, c in coefficients.items()
     ]  # fmt: skip
     rule = view.run.model.config.pde.rule
     caution = (
@@ -189,7 +191,7 @@ def _physics(view: RunView) -> str:
 
 
 def _symbol(name: str) -> str:
-    """A coefficient as it is printed: κ with θ below."""
+    """Format a coefficient as HTML: κ with the subscript θ."""
     symbol, _, below = coefficient_label(name).replace("_", " ").partition(" ")
     return f"{text(symbol)}<sub>{text(below)}</sub>" if below else text(symbol)
 
@@ -237,8 +239,7 @@ def _training(content: dict[str, Any]) -> str:
 def _provenance(view: RunView) -> str:
     from stationpde.report.provenance import provenance
 
-    found = provenance(view)
-    facts = [(text(name), f"<code>{text(value)}</code>") for name, value in found.items()]
+    facts = [(text(name), f"<code>{text(value)}</code>") for name, value in provenance(view).items()]
     config = text(view.run.model.config.to_toml()).replace("\\n", "\n")
     return _section(
         "Where it comes from", _facts(facts), f"<details><summary>Configuration</summary><pre>{config}</pre></details>"

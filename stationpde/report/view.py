@@ -1,47 +1,49 @@
-"""A run looked at with data: scores beside those of rules of thumb, router weights, one forecast with its truth."""
+"""View of a run with data: scores beside those of simple references, router weights, one forecast with its truth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from fields import store
-from fields.card import DataCard, data_card
-from fields.errors import DataError, printable
-from fields.ingest import IngestOptions, ingest
-from stationpde.baselines import baseline
-from stationpde.baselines.leakage import without_test
-from stationpde.data import load_series
+from stationpde.baselines import baseline, without_test
+from stationpde.data import Observations, Quality, WindowSource, open_observations, series_of
 from stationpde.errors import UsageError
-from stationpde.evaluation.evaluate import data_of_run
-from stationpde.evaluation.scoring import score, windows_to_score
-from stationpde.evaluation.statistics import ErrorStatistics
-from stationpde.loading import LoadedRun, load_run
-from stationpde.report.moment import Moment, issue_step, moment_of
-from stationpde.report.relief import Relief
-from stationpde.state import clipped
-from stationpde.training.source import WindowSource
+from stationpde.evaluation import ErrorStatistics, score, thinned, windows_to_score
+from stationpde.forecasting import Moment, issue_step, moment_of
+from stationpde.physics import clipped
+from stationpde.plots import Relief
+from stationpde.runs import LoadedRun, load_run, observations_of_run
 
 if TYPE_CHECKING:
-    from fields.series import StationSeries
-    from fields.torch_data import Batch
+    from fields.ingest import IngestOptions
+    from fields.store import DataCard
+    from fields.windows import Batch, StationSeries
     from stationpde.model import StationPDEModel
 
-__all__ = ["MOST_WINDOWS", "OURS", "RULES", "RunData", "RunView", "Scored", "look", "open_data", "score_run", "thinned"]
+__all__ = [
+    "MOST_WINDOWS",
+    "OURS",
+    "RULES",
+    "RunData",
+    "RunScores",
+    "RunView",
+    "build_run_view",
+    "look",
+    "open_data",
+    "score_run",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 
-# How scores name the run itself.
+# Name of the run itself among the scores.
 OURS = "stationpde"
-# Rules that cost nothing to fit and give every error a measure.
+# References that need no fit and show how large an error is.
 RULES = ("persistence", "climatology")
 # Enough for curves by lead; all windows of a long record take minutes.
 MOST_WINDOWS = 160
@@ -49,16 +51,17 @@ MOST_WINDOWS = 160
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunData:
-    """The observations that a run is looked at with."""
+    """Observations on which a run is scored and shown."""
 
     series: StationSeries
     card: DataCard | None
     is_synthetic: bool
     path: str
+    quality: Quality
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class RunScores:
     """Errors over test windows, by forecaster, `OURS` first; ``router`` is ``[lead, channel]``, None without one.
 
     The router's numbers are the mean weights of the data-driven branch.
@@ -69,33 +72,36 @@ class Scored:
     windows: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For a file."""
+        """Return the scores as plain values, for a file."""
         router = None if self.router is None else self.router.round(6).tolist()
-        scores = {name: found.to_dict() for name, found in self.statistics.items()}
+        scores = {name: sums.to_dict() for name, sums in self.statistics.items()}
         return {"scores": scores, "router": router, "windows": self.windows}
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Scored:
-        """The inverse of `to_dict`."""
+    def from_dict(cls, content: Mapping[str, Any]) -> RunScores:
+        """Build the scores from what `to_dict` returned."""
         router = None if content["router"] is None else np.asarray(content["router"], np.float64)
-        scores = {name: ErrorStatistics.from_dict(own) for name, own in content["scores"].items()}
+        scores = {name: ErrorStatistics.from_dict(sums) for name, sums in content["scores"].items()}
         return cls(scores, router, int(content["windows"]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunView:
-    """A run and what was found; without data only the run itself. ``notes`` say what a reader must know."""
+    """A run with its data, scores, one forecast and the relief; without data only the run.
+
+    ``notes`` are cautions for the reader: synthetic data, data other than those of training.
+    """
 
     run: LoadedRun
     data: RunData | None = None
-    scored: Scored | None = None
+    scored: RunScores | None = None
     moment: Moment | None = None
     relief: Relief | None = None
     notes: tuple[str, ...] = ()
 
 
-class Watched:
-    """The model as a forecaster whose router is watched while it is scored."""
+class RouterRecorder:
+    """The model as a forecaster that records its router's weights while it is scored."""
 
     def __init__(self, model: StationPDEModel) -> None:
         self.model = model
@@ -104,13 +110,13 @@ class Watched:
 
     @torch.inference_mode()
     def predict(self, batch: Batch) -> torch.Tensor:
-        """Forecast, and take in the router's weights."""
-        made = self.model(batch.history, batch.issue_time, batch.future.shape[1] or None, keep_fields=True)
-        if made.router is not None:
-            mean = made.router.double().mean(dim=(3, 4)).sum(dim=0).numpy()
+        """Compute the forecast, and add the router's weights to the mean."""
+        output = self.model(batch.history, batch.issue_time, batch.future.shape[1] or None, keep_fields=True)
+        if output.router is not None:
+            mean = output.router.double().mean(dim=(3, 4)).sum(dim=0).numpy()
             self._sum = mean if self._sum is None else self._sum + mean
             self._count += len(batch)
-        return clipped(made.observed)
+        return clipped(output.observed)
 
     @property
     def router(self) -> Array | None:
@@ -118,73 +124,58 @@ class Watched:
         return None if self._sum is None else self._sum / self._count
 
 
-def open_data(run: LoadedRun, observations: str | Path | None, stack: ExitStack) -> RunData | None:
-    """The observations given, else the store that training kept beside the run, else the synthetic network's."""
+def open_data(
+    run: LoadedRun, observations: Observations | None = None, options: IngestOptions | None = None
+) -> RunData | None:
+    """Read the record to score a run with: the observations, else those of training, else None.
+
+    Parameters
+    ----------
+    observations : anything that `open_observations` takes; None for those that the run was trained on.
+    options : how raw files are read.
+    """
     settings = run.model.config.data
-    path = None if observations is None else Path(observations)
-    if path is None:
+    if observations is None:
         try:
-            path = Path(data_of_run(run.path))
+            observations = observations_of_run(run, command="report")
         except UsageError:
-            return _synthetic(run)
-    if not path.exists():
-        raise DataError(f"there is no file {printable(path)}", code="SPDE-D100", do="check the path after --obs")
-    shown = str(path)
-    if not store.is_store(path):
-        made = Path(stack.enter_context(TemporaryDirectory(prefix="stationpde-"))) / "observations.zarr"
-        stand_ins = {str(name): what for name, what in settings.missing.items()}
-        ingest(path, made, IngestOptions(missing=stand_ins))
-        path = made
-    raw = store.open(path, masked=False)
-    card = data_card(raw, path=path)
-    series = load_series(str(path), settings)
-    return RunData(series, card, raw.attrs.get("reader") == "synthetic", shown)
+            return None
+    with open_observations(
+        observations, options=options, stand_ins=settings.missing, quality=settings.quality, command="report"
+    ) as opened:
+        series = series_of(opened, settings)
+        # A store made of raw files is gone with the context; the source is what was given.
+        shown = str(observations) if isinstance(observations, str | Path) else opened.label or "dataset"
+        return RunData(series, opened.card(), opened.is_synthetic, shown, opened.quality)
 
-
-def _synthetic(run: LoadedRun) -> RunData | None:
-    """The made-up network, if it is what the run was trained on."""
-    if not run.model.statistics.stations.id[0].startswith("SY"):
-        return None
-    from stationpde.data import demo_series
-
-    series = demo_series(run.model.config.data.step_seconds)
-    if series.fingerprint != run.record.get("data_fingerprint"):
-        return None
-    return RunData(series, None, True, "demo")
-
-
-def thinned(starts: Array, most: int | None) -> Array:
-    """At most so many windows, evenly spaced; None or 0 takes all."""
-    if not most or len(starts) <= most:
-        return starts
-    return starts[np.linspace(0, len(starts) - 1, most).round().astype(np.int64)]
-
-
-def look(
+def build_run_view(
     run: str | Path | LoadedRun,
-    observations: str | Path | None = None,
+    observations: Observations | None = None,
     *,
+    options: IngestOptions | None = None,
     at: Any = None,
     windows: int | None = MOST_WINDOWS,
     against: Sequence[str] = RULES,
     dem: str | Path | None = None,
-    scored: Scored | None = None,
+    scored: RunScores | None = None,
     progress: Progress | None = None,
 ) -> RunView:
-    """Look at a run.
+    """Compute the scores of a run on its data and one forecast with its truth, for the report and for pictures.
 
     Parameters
     ----------
-    observations : a store, or anything that `data ingest` reads; what the run was trained on where it can be found
+    run : run directory, or a run that is loaded already
+    observations : a store, or anything that `data ingest` reads; by default the record of training, if it is found
+    options : how raw files are read
     at : issue time of the forecast that is shown; the last of the test by default
-    windows : at most so many test windows are scored; None scores all
-    against : rules to score beside it
+    windows : greatest number of test windows to score, evenly spaced; None scores all
+    against : names of the references to score beside the run; they must need no training
     dem : elevation model for maps
-    scored : what is known already
+    scored : scores that were computed before; None computes them
+    progress : is called with the name of a forecaster and the numbers of scored and of all windows
     """
     loaded = run if isinstance(run, LoadedRun) else load_run(run)
-    with ExitStack() as stack:
-        data = open_data(loaded, observations, stack)
+    data = open_data(loaded, observations, options)
     if data is None:
         return RunView(loaded, notes=("Without observations: --obs STORE adds scores, maps and series.",))
     source = WindowSource.of(data.series, loaded.model.config)
@@ -198,42 +189,50 @@ def look(
     return RunView(loaded, data, scored, moment, relief, tuple(_notes(loaded, data)))
 
 
+# The name of before, which the documentation of earlier versions shows.
+look = build_run_view
+
+
 def score_run(
     model: StationPDEModel, source: WindowSource, windows: int | None = MOST_WINDOWS, against: Sequence[str] = RULES,
     progress: Progress | None = None, trained: Mapping[str, Any] | None = None,
-) -> Scored:  # fmt: skip
-    """Score a model that stands at the record's stations, and others beside it.
+) -> RunScores:  # fmt: skip
+    """Compute the scores of a model at the record's stations, and of references beside it.
 
     Parameters
     ----------
-    against : baselines that need no training, by name
-    trained : further forecasters, ready to forecast
+    model : the model at the stations of the record
+    source : windows of the record
+    windows : greatest number of test windows to score, evenly spaced; None scores all
+    against : names of baselines that need no training
+    progress : is called with the name of a forecaster and the numbers of scored and of all windows
+    trained : further forecasters by name, already trained
     """
     starts = thinned(windows_to_score(source), windows)
-    watched = Watched(model)
+    recorder = RouterRecorder(model)
     rules = {name: _rule(name, model, source) for name in against}
-    found = {
+    statistics = {
         name: _score(predictor, source, model, starts, name, progress)
-        for name, predictor in {OURS: watched, **rules, **(trained or {})}.items()
+        for name, predictor in {OURS: recorder, **rules, **(trained or {})}.items()
     }
-    return Scored(found, watched.router, len(starts))
+    return RunScores(statistics, recorder.router, len(starts))
 
 
 def _rule(name: str, model: StationPDEModel, source: WindowSource) -> Any:
-    """A baseline that is ready at once, made from a record whose test split it cannot see."""
-    found = baseline(name)
-    if found.kind == "trained" or found.members:
+    """Build a baseline that needs no training from a record without its test split."""
+    reference = baseline(name)
+    if reference.kind == "trained" or reference.members:
         raise UsageError(
             f"{name} must be trained first", code="SPDE-R005", do="stationpde evaluate RUN --against trains references"
         )
-    return found.make(model.config, without_test(source))
+    return reference.make(model.config, without_test(source))
 
 
 def _score(
     predictor: Any, source: WindowSource, model: StationPDEModel, starts: Array, name: str, progress: Progress | None
 ) -> ErrorStatistics:
-    tell = None if progress is None else lambda done, total: progress(name, done, total)
-    return score(predictor, source, model.config, starts, progress=tell, name=name).statistics()
+    forward = None if progress is None else lambda done, total: progress(name, done, total)
+    return score(predictor, source, model.config, starts, progress=forward, name=name).statistics()
 
 
 def _notes(run: LoadedRun, data: RunData) -> list[str]:

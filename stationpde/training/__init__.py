@@ -1,4 +1,6 @@
-"""Training that survives: deterministic steps, checked checkpoints, exact resumption, one process or many.
+"""Training that can be interrupted: deterministic steps, bit-exact resumption, one process or several."""
 
-Modules that only look at files (`checkpoint_files`, `run_directory`, `sealed`, `lock`) do not import torch.
-"""
+import lazy_loader
+
+# `__init__.pyi` lists what other rooms may use; each name is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

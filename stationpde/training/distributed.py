@@ -1,7 +1,7 @@
-"""Several processes, one training run: gradients that equal one process's, and an answer to ranks that vanish.
+"""Training in several processes: gradients equal to those of one process, and errors that name a lost rank.
 
 A batch is divided over the ranks. Sums inside the loss go through a `Reducer`, gradients are added up in one flat
-buffer together with the ranks' wishes to stop, so that every rank takes the same decision at the same step.
+buffer together with the stop requests of the ranks, so that every rank takes the same decision at the same step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from stationpde.errors import ResourceError
-from stationpde.training.learner import LocalReducer, Reducer
+from stationpde.model import LocalReducer, Reducer
 
 __all__ = ["LocalWorld", "LostRankError", "RankWorld", "World", "in_torchrun", "join_world"]
 
@@ -28,7 +28,7 @@ _RUNS = count()
 
 
 class LostRankError(ResourceError):
-    """Another rank died, or hangs (``hangs``): one that died is started again, one that hangs ends the run."""
+    """Another rank died, or hangs (``hangs``); a rank that died is started again, one that hangs ends the run."""
 
     code = "SPDE-T072"
     hangs = False
@@ -42,58 +42,58 @@ class World(Protocol):
     reducer: Reducer
 
     def combine(self, parameters: Sequence[Tensor], flags: Sequence[float]) -> list[float]:
-        """Add up gradients over ranks in place; the sums of the flags."""
+        """Add up gradients over ranks in place; return the sums of the flags."""
         ...
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over ranks, without gradient."""
+        """Return the sum over ranks, without gradient."""
         ...
 
-    def tell(self, key: str, text: str) -> None:
-        """Rank 0 says something once."""
+    def publish(self, key: str, text: str) -> None:
+        """Publish a text of rank 0 to all ranks, once for each key."""
         ...
 
-    def hear(self, key: str) -> str:
-        """What rank 0 said."""
+    def receive(self, key: str) -> str:
+        """Return the text that rank 0 published, waiting for it."""
         ...
 
-    def beat(self, step: int) -> None:
-        """Note the step that begins."""
+    def note_step(self, step: int) -> None:
+        """Note the step that begins, for messages about lost ranks."""
         ...
 
 
 class LocalWorld:
-    """A single process."""
+    """World of a single process."""
 
     rank = 0
     size = 1
 
     def __init__(self) -> None:
         self.reducer: Reducer = LocalReducer()
-        self._told: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     def combine(self, parameters: Sequence[Tensor], flags: Sequence[float]) -> list[float]:
-        """The flags."""
+        """Return the flags."""
         return list(flags)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The tensor."""
+        """Return the tensor."""
         return tensor
 
-    def tell(self, key: str, text: str) -> None:
-        """Keep it."""
-        self._told[key] = text
+    def publish(self, key: str, text: str) -> None:
+        """Store the text."""
+        self._texts[key] = text
 
-    def hear(self, key: str) -> str:
-        """What was kept."""
-        return self._told[key]
+    def receive(self, key: str) -> str:
+        """Return the stored text."""
+        return self._texts[key]
 
-    def beat(self, step: int) -> None:
-        """Nobody listens."""
+    def note_step(self, step: int) -> None:
+        """Do nothing: no-op for one process."""
 
 
 class _GlobalSum(torch.autograd.Function):
-    """Sum over ranks; backward hands the gradient to the rank's own part (see `Reducer`)."""
+    """Sum over ranks; backward passes the gradient to this rank's part (see `Reducer`)."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
@@ -127,15 +127,15 @@ class RankReducer:
         self._owner = owner
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over ranks."""
+        """Return the sum over ranks."""
         with self._owner.guarded():
-            found: Tensor = _GlobalSum.apply(tensor)
-        return found
+            summed: Tensor = _GlobalSum.apply(tensor)
+        return summed
 
     def share(self, tensor: Tensor) -> Tensor:
-        """A term that every rank computes alike."""
-        found: Tensor = _Share.apply(tensor, self.world)
-        return found
+        """Return a term that every rank computes alike, with a gradient that counts once over all ranks."""
+        shared: Tensor = _Share.apply(tensor, self.world)
+        return shared
 
 
 class RankWorld:
@@ -148,7 +148,7 @@ class RankWorld:
         self._step = self._calls = 0
 
     def combine(self, parameters: Sequence[Tensor], flags: Sequence[float]) -> list[float]:
-        """Add up gradients over ranks in place; the sums of the flags.
+        """Add up gradients over ranks in place; return the sums of the flags.
 
         A parameter that had no part in this rank's loss counts as zero. One flat buffer is one message, and its order
         of summation is always the same.
@@ -164,18 +164,18 @@ class RankWorld:
         return [float(x) for x in flat[place:]]
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over ranks."""
+        """Return the sum over ranks."""
         with self.guarded():
             summed = tensor.clone()
             dist.all_reduce(summed)
         return summed
 
-    def tell(self, key: str, text: str) -> None:
-        """Say something to all ranks, once."""
+    def publish(self, key: str, text: str) -> None:
+        """Publish a text to all ranks, once for each key."""
         self._store.set(key, text)
 
-    def hear(self, key: str) -> str:
-        """Wait for what rank 0 says."""
+    def receive(self, key: str) -> str:
+        """Wait for a text of rank 0 and return it."""
         began = time.monotonic()
         try:
             self._store.wait([key], self._timeout)
@@ -183,13 +183,13 @@ class RankWorld:
             raise self.lost(time.monotonic() - began, str(problem).splitlines()[0]) from problem
         return self._store.get(key).decode()
 
-    def beat(self, step: int) -> None:
-        """Note the step, for messages."""
+    def note_step(self, step: int) -> None:
+        """Note the step, for messages about lost ranks."""
         self._step = step
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Around a collective: says that this rank has come so far, and turns failure into an error with a name."""
+        """Return a context for a collective: it counts the call and turns a failure into `LostRankError`."""
         self._calls += 1
         began = time.monotonic()
         try:
@@ -199,14 +199,14 @@ class RankWorld:
             raise self.lost(time.monotonic() - began, str(problem).splitlines()[0]) from problem
 
     def lost(self, waited: float, why: str) -> LostRankError:
-        """The error for a rank that does not answer, after a look at who has fallen behind."""
+        """Build the error for a rank that does not answer; ranks that made fewer calls are named."""
         hangs = waited >= 0.9 * self._timeout.total_seconds()
         behind = [str(rank) for rank in range(self.size) if rank != self.rank and self._called(rank) < self._calls]
         who = f"rank {', '.join(behind)}" if behind else "another rank"
         what = f"did not answer for {waited:.0f} s" if hangs else "died"
         error = LostRankError(
             f"{who} {what} in step {self._step + 1:,} (seen by rank {self.rank}: {why[:200]})",
-            do="look at that process and its machine, then type the same command again: it goes on from the checkpoint",
+            do="check that process and its machine, then type the same command again: it resumes from the checkpoint",
         )
         error.hangs = hangs
         return error
@@ -215,18 +215,18 @@ class RankWorld:
         key = f"calls/{rank}"
         try:
             return int(self._store.get(key)) if self._store.check([key]) else 0
-        except RuntimeError:  # the store went with the machine that is gone
+        except RuntimeError:  # the store was on the machine that is lost
             return 0
 
 
 def in_torchrun() -> bool:
-    """Whether this process is a rank that torchrun (or the like) started."""
+    """Return whether this process is a rank that torchrun (or the like) started."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ
 
 
 @contextmanager
 def join_world(timeout_seconds: float, device: str = "cpu") -> Iterator[World]:
-    """The world of this process: several ranks under torchrun, else itself alone."""
+    """Return a context with the world of this process: all ranks under torchrun, else one process."""
     if not in_torchrun():
         yield LocalWorld()
         return

@@ -1,4 +1,4 @@
-"""What happens when a loss or gradient is not finite: skip, then roll back with half the rate, then give up."""
+"""Reaction to a loss or gradient that is not finite: skip, then roll back with half the rate, then give up."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from stationpde.training.seeding import seed_everything
+from stationpde.seeding import seed_everything
 
 if TYPE_CHECKING:
-    from fields.torch_data import Batch
-    from stationpde.training.learner import Learner, Reducer
+    from fields.windows import Batch
+    from stationpde.model import Learner, Reducer
 
 __all__ = ["DivergenceGuard", "locate_fault"]
 
@@ -22,7 +22,7 @@ Verdict = Literal["good", "skip", "roll_back", "give_up"]
 
 @dataclass(slots=True)
 class DivergenceGuard:
-    """Counts bad steps.
+    """Counter of steps whose loss or gradient is not finite.
 
     One bad step is skipped. ``patience`` in a row roll training back to its last good checkpoint at half the learning
     rate, ``most_rollbacks`` times; after that it ends.
@@ -35,7 +35,7 @@ class DivergenceGuard:
     rollbacks: int = 0
 
     def judge(self, finite: bool) -> Verdict:
-        """What to do after a step."""
+        """Decide what to do after a step."""
         if finite:
             self.in_a_row = 0
             return "good"
@@ -57,8 +57,8 @@ def locate_fault(learner: Learner, batch: Batch, reducer: Reducer, seed: tuple[A
     -------
     dict
         ``parameters``: those that are not finite; ``module``: the first whose output is not; ``operation``: the first
-        that makes it out of finite numbers, or what the backward pass accuses; ``gradients``: parameters whose
-        gradient is not finite; ``input``: whether the batch itself holds infinities
+        whose output is not finite although its inputs are, or the error of the backward pass; ``gradients``: parameters
+        whose gradient is not finite; ``input``: whether the batch itself holds infinities
     """
     module = learner.module
     first: list[str] = []
@@ -87,20 +87,20 @@ def locate_fault(learner: Learner, batch: Batch, reducer: Reducer, seed: tuple[A
 
 
 class _FirstCulprit(TorchFunctionMode):
-    """Remembers the first function that turns finite tensors into something else."""
+    """Records the first function whose output is not finite although its tensor arguments are."""
 
     def __init__(self) -> None:
         super().__init__()
         self.name: str | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if self.name is None and isinstance(made, Tensor) and made.is_floating_point() and not _is_finite(made):
-            # Missing observations are NaN by design: what only passes them on is innocent.
-            given = [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, Tensor) and x.is_floating_point()]
-            if given and all(map(_is_finite, given)):
+        output = func(*args, **(kwargs or {}))
+        if self.name is None and isinstance(output, Tensor) and output.is_floating_point() and not _is_finite(output):
+            # Missing observations are NaN by design: a function that only passes them on is not the cause.
+            inputs = [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, Tensor) and x.is_floating_point()]
+            if inputs and all(map(_is_finite, inputs)):
                 self.name = getattr(func, "__name__", str(func))
-        return made
+        return output
 
 
 def _is_finite(tensor: Tensor) -> bool:
@@ -108,9 +108,9 @@ def _is_finite(tensor: Tensor) -> bool:
 
 
 def _watch(name: str, first: list[str]) -> Any:
-    def look(part: nn.Module, given: Any, made: Any) -> None:
-        outputs = made if isinstance(made, tuple | list) else (made,)
+    def record_first(part: nn.Module, inputs: Any, output: Any) -> None:
+        outputs = output if isinstance(output, tuple | list) else (output,)
         if not first and any(isinstance(x, Tensor) and x.is_floating_point() and not _is_finite(x) for x in outputs):
             first.append(f"{name} ({type(part).__name__})")
 
-    return look
+    return record_first

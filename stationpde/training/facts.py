@@ -1,4 +1,4 @@
-"""Under what a run computes: recorded with every checkpoint, compared at every resumption.
+"""Circumstances of a run: recorded with every checkpoint, compared at every resumption.
 
 Results repeat bit for bit only with the same versions, threads, number of ranks and kind of device.
 """
@@ -16,7 +16,7 @@ import stationpde
 
 __all__ = ["differences", "facts"]
 
-# What must be equal for bits to be equal, by the words a warning uses.
+# Facts that must be equal for results to be bit-equal, by their names in warnings.
 _DECIDING = {
     "torch version": ("versions", "torch"),
     "stationpde version": ("versions", "stationpde"),
@@ -28,7 +28,7 @@ _DECIDING = {
 
 
 def facts(*, config_hash: str, data_fingerprint: str, seed: int, world: int, device: str) -> dict[str, Any]:
-    """The present circumstances."""
+    """Return versions, threads, world size, device, machine, seed and fingerprints of this process."""
     return {
         "versions": {
             "stationpde": stationpde.__version__,
@@ -47,13 +47,13 @@ def facts(*, config_hash: str, data_fingerprint: str, seed: int, world: int, dev
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What has changed of the things that decide the last bits, as ``what: before -> now``."""
-    found = []
-    for what, keys in _DECIDING.items():
+    """List the changed facts that decide the last bits, as ``name: before -> now``."""
+    changes = []
+    for name, keys in _DECIDING.items():
         old, new = _at(before, keys), _at(now, keys)
         if old != new:
-            found.append(f"{what}: {old} -> {new}")
-    return found
+            changes.append(f"{name}: {old} -> {new}")
+    return changes
 
 
 def _at(tree: Mapping[str, Any], keys: tuple[str, ...]) -> Any:

@@ -1,7 +1,7 @@
 """The training loop: steps, skipped steps, roll-backs, validation, checkpoints, and an orderly end.
 
-Everything that a step does follows from the last checkpoint and the step's number. A process that is killed at any
-time therefore repeats the lost steps exactly when it comes back.
+A step depends on the last checkpoint and the number of the step alone. A process that is killed at any time therefore
+repeats the lost steps exactly when it is started again.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ import numpy as np
 import torch
 
 from fields import atomic
-from stationpde.errors import DivergedError
-from stationpde.training import checkpoint_files
+from stationpde.errors import TrainingDivergedError
+from stationpde.model import logged_terms
+from stationpde.runs import checkpoint_files
+from stationpde.seeding import seed_everything
 from stationpde.training.divergence import locate_fault
-from stationpde.training.learner import logged_terms
 from stationpde.training.progress import StepReporter
-from stationpde.training.seeding import seed_everything
-from stationpde.training.source import feed
-from stationpde.training.validation import ErrorSums, total_score
+from stationpde.training.validation import ValidationSums, total_score
 
 if TYPE_CHECKING:
-    from fields.torch_data import Batch
-    from stationpde.training.metrics_log import MetricsLog
-    from stationpde.training.run_directory import RunDirectory
+    from fields.windows import Batch
+    from stationpde.runs import MetricsLog, RunDirectory
     from stationpde.training.signals import StopRequest
     from stationpde.training.state import TrainingState
     from stationpde.training.tensorboard import Board
@@ -41,18 +39,22 @@ log = logging.getLogger(__name__)
 # Two of five windows of validation: no multiple of five is a day, so that all hours of issue are among them.
 _CALIBRATION_STRIDE, _CALIBRATION_PHASES = 5, (0, 2)
 CALIBRATION_SHARE = len(_CALIBRATION_PHASES) / _CALIBRATION_STRIDE
-# In the order of the flags that ranks exchange.
+# Reasons to stop, in the order of the flags that ranks exchange.
 _REASONS = ("SIGINT", "SIGTERM", "SIGUSR1", "time", "orphaned")
 
 
 class Trainer:
-    """Trains what a `TrainingState` holds to its end, or until it is told to stop.
+    """Trains a `TrainingState` to its last step, or until it is told to stop.
 
     Parameters
     ----------
     state : learner, optimiser, plan and position; already restored from a checkpoint when there was one
     run : where everything is written; by rank 0 alone
     about : facts for the manifests of checkpoints
+    stop : source of requests to stop
+    metrics : log of steps and validations; None on ranks other than 0
+    board : TensorBoard writer; None without one
+    watcher : function that is called with progress events
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Trainer:
         self.saving_seconds = 0.0
 
     def fit(self) -> dict[str, Any]:
-        """Train to the end; the result."""
+        """Train to the end and return the result."""
         if self.state.step == 0 and not checkpoint_files.listed(self.run.checkpoints):
             self.save()
         while True:
@@ -83,7 +85,7 @@ class Trainer:
     # ---- steps ----------------------------------------------------------------------------------------------
 
     def _run_epoch(self) -> None:
-        """The steps up to the end of the epoch, or to a roll-back."""
+        """Run the steps up to the end of the epoch, or to a roll-back."""
         state = self.state
         epoch, _ = self.plan.locate(state.step)
         end = self.plan.end_of(epoch)
@@ -100,7 +102,7 @@ class Trainer:
 
     def _batches(self, first: int, end: int) -> Iterator[Batch]:
         starts = (self.plan.windows(step) for step in range(first, end))
-        for batch in feed(self.state.source, starts, self.settings.workers, self.run.lock):
+        for batch in map(self.state.source.batch, starts):
             yield batch.to(self.state.device)
 
     def _step(self, batch: Batch, epoch: int) -> tuple[str, str | None]:
@@ -108,14 +110,14 @@ class Trainer:
         step, optimiser = state.step, state.optimiser
         seed = (self.settings.seed, "step", epoch, step, self.world.rank)
         seed_everything(*seed)
-        self.world.beat(step)
+        self.world.note_step(step)
         optimiser.zero_grad()
         terms = state.learner.losses(batch, self.world.reducer)
         terms.total.backward()
         values = {name: float(value.detach()) for name, value in logged_terms(terms).items()}
-        wish = self.stop.reason
-        flags = [float(not math.isfinite(values["total"])), *(float(wish == reason) for reason in _REASONS)]
-        bad, *wishes = self.world.combine(optimiser.parameters, flags)
+        request = self.stop.reason
+        flags = [float(not math.isfinite(values["total"])), *(float(request == reason) for reason in _REASONS)]
+        bad, *requests = self.world.combine(optimiser.parameters, flags)
         norm = optimiser.clip()
         verdict = state.guard.judge(not bad and math.isfinite(norm))
         if verdict == "give_up":
@@ -126,7 +128,7 @@ class Trainer:
         state.step = step + 1
         values |= {"grad_norm": norm, "lr": optimiser.rate(step)}
         self._log(epoch, verdict, values, time.perf_counter() - began)
-        return verdict, next((reason for reason, wanted in zip(_REASONS, wishes, strict=True) if wanted), None)
+        return verdict, next((reason for reason, requested in zip(_REASONS, requests, strict=True) if requested), None)
 
     def _log(self, epoch: int, verdict: str, values: dict[str, float], seconds: float) -> None:
         step = self.state.step
@@ -171,10 +173,10 @@ class Trainer:
         if self.world.rank == 0:
             with atomic.machine_faults(path):
                 atomic.write_file(path, json.dumps(content, indent=2).encode())
-        accused = fault["parameters"][:1] or [fault["module"] or fault["operation"] or "the loss"]
-        raise DivergedError(
+        culprits = fault["parameters"][:1] or [fault["module"] or fault["operation"] or "the loss"]
+        raise TrainingDivergedError(
             f"training diverged at step {state.step:,} after {state.guard.rollbacks} roll-backs; "
-            f"first not finite: {accused[0]}",
+            f"first not finite: {culprits[0]}",
             where=str(path),
             do="--set train.lr=… to something smaller, or look at the windows that the file names; "
             "the last good checkpoint is kept",
@@ -203,12 +205,12 @@ class Trainer:
         self.save()
 
     @torch.no_grad()
-    def _validate(self) -> ErrorSums:
+    def _validate(self) -> ValidationSums:
         state, world = self.state, self.world
         starts = state.source.part("val", self.settings.validate_windows)
-        sums = ErrorSums(state.scored, len(state.source.series.stations))
+        sums = ValidationSums(state.scored, len(state.source.series.stations))
         size = self.settings.batch
-        wishes = torch.zeros(len(_REASONS))
+        requests = torch.zeros(len(_REASONS))
         state.learner.module.eval()
         with state.average.applied():
             self._calibrate(starts)
@@ -217,12 +219,12 @@ class Trainer:
                 if len(mine):
                     batch = state.source.batch(mine).to(state.device)
                     sums.add(state.learner.predict(batch), batch)
-                wish = self.stop.reason
-                wishes = world.sum(torch.tensor([float(wish == reason) for reason in _REASONS]))
-                if wishes.any():
+                request = self.stop.reason
+                requests = world.sum(torch.tensor([float(request == reason) for reason in _REASONS]))
+                if requests.any():
                     break
-        if wishes.any():
-            self._stop(_REASONS[int(wishes.argmax())])
+        if requests.any():
+            self._stop(_REASONS[int(requests.argmax())])
         sums.sums = world.sum(sums.sums)
         return sums
 
@@ -236,7 +238,7 @@ class Trainer:
         calibrate((self.state.source.batch(part).to(self.state.device) for part in parts), self.world.sum)
 
     def save(self) -> None:
-        """Write a checkpoint, then the name of the best one, then clear away what is no longer needed."""
+        """Write a checkpoint, then the name of the best one, then remove checkpoints that are no longer needed."""
         if self.metrics is None:  # not rank 0
             return
         began = time.perf_counter()

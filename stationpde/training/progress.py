@@ -1,4 +1,4 @@
-"""What is shown while training: steps, time to go, loss, gradient norm, learning rate and Courant number."""
+"""Progress events of training: steps, remaining time, loss, gradient norm, learning rate and Courant number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class TrainEvent:
-    """``done`` of ``total`` steps; ``eta`` is seconds to go, None while nothing can be said; ``note`` is for people."""
+    """Progress: ``done`` of ``total`` steps; ``eta`` is remaining seconds, None while unknown; ``note`` is a text."""
 
     stage: str
     done: int
@@ -50,7 +50,7 @@ class StepReporter:
     def __init__(self, watcher: TrainWatcher | None, total: int) -> None:
         self._watcher, self._total = watcher, total
         self._began = time.monotonic()
-        self._told = 0.0
+        self._last_event = 0.0
         # The first step also builds kernels: the rate is that of the steps after it.
         self._warm: tuple[float, int] | None = None
 
@@ -58,11 +58,11 @@ class StepReporter:
         """Report that ``step`` steps are done."""
         now = time.monotonic()
         warm = self._warm = self._warm or (now, step)
-        if self._watcher is None or (step < self._total and now - self._told < _LEAST_SECONDS):
+        if self._watcher is None or (step < self._total and now - self._last_event < _LEAST_SECONDS):
             return
-        self._told = now
-        elapsed, made = now - self._began, step - warm[1]
-        eta = (now - warm[0]) * (self._total - step) / made if made > 0 else None
+        self._last_event = now
+        elapsed, steps_done = now - self._began, step - warm[1]
+        eta = (now - warm[0]) * (self._total - step) / steps_done if steps_done > 0 else None
         shown = {"loss": "total", "grad": "grad_norm", "lr": "lr", "Courant": "courant"}
         parts = [f"{word} {values[key]:.3g}" for word, key in shown.items() if key in values]
         note = f"epoch {epoch + 1}  " + "  ".join(parts)
@@ -80,14 +80,14 @@ class StepReporter:
 
 
 class Beginning:
-    """Reports what is fitted before the first step, and ends it when the run is told to stop."""
+    """Reports the fits before the first step, and ends them when the run is told to stop."""
 
     def __init__(self, run: Path, stop: StopRequest, watcher: TrainWatcher | None) -> None:
         self._run, self._stop, self._watcher = run, stop, watcher
-        self._what, self._began, self._told = "", 0.0, 0.0
+        self._what, self._began, self._last_event = "", 0.0, 0.0
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """``done`` of ``total`` parts of ``what`` are fitted.
+        """Report that ``done`` of ``total`` parts of ``what`` are fitted.
 
         Raises
         ------
@@ -98,10 +98,10 @@ class Beginning:
             raise self._stop.error(str(self._run), None)
         now = time.monotonic()
         if what != self._what:
-            self._what, self._began, self._told = what, now, 0.0
-        if self._watcher is None or now - self._told < _LEAST_SECONDS:
+            self._what, self._began, self._last_event = what, now, 0.0
+        if self._watcher is None or now - self._last_event < _LEAST_SECONDS:
             return
-        self._told = now
+        self._last_event = now
         elapsed = now - self._began
         eta = elapsed * (total - done) / done if done else None
         self._watcher(TrainEvent("guide", done, total, "parts", elapsed, eta, what, {}))

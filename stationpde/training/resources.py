@@ -1,4 +1,4 @@
-"""When memory runs out or a helper dies: an error that says what to do, with the last checkpoint left as it was."""
+"""Errors for exhausted memory that say what to do; the last checkpoint stays intact."""
 
 from __future__ import annotations
 
@@ -13,35 +13,23 @@ from stationpde.errors import ResourceError
 if TYPE_CHECKING:
     from stationpde.config import Config
 
-__all__ = ["process_faults", "worker_died"]
+__all__ = ["process_faults"]
 
-_SIGNS = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
+_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "out of memory", "bad_alloc")
 
 
 @contextmanager
 def process_faults(config: Config) -> Iterator[None]:
-    """Turn a failed allocation, on the CPU or a GPU, or the death of a worker into a `ResourceError` with a way out."""
+    """Return a context that turns a failed allocation (CPU or GPU) into a `ResourceError`."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as problem:
         raise _out_of_memory(config, problem) from problem
     except RuntimeError as problem:
-        # torch has no types of its own for what the CPU allocator refuses and for a worker that died.
-        if str(problem).startswith("DataLoader"):
-            raise worker_died(problem) from problem
-        if not any(sign in str(problem).lower() for sign in _SIGNS):
+        # torch raises a plain `RuntimeError` for a failed CPU allocation.
+        if not any(sign in str(problem).lower() for sign in _MEMORY_MESSAGES):
             raise
         raise _out_of_memory(config, problem) from problem
-
-
-def worker_died(problem: BaseException) -> ResourceError:
-    """The error for a helper process that is gone."""
-    said = str(problem).splitlines() or [type(problem).__name__]
-    return ResourceError(
-        f"a process that gathers batches died: {said[0]}",
-        code="SPDE-T071",
-        do="type the same command again; if it happens again, --set train.workers=0",
-    )
 
 
 def _out_of_memory(config: Config, problem: BaseException) -> ResourceError:

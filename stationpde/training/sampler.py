@@ -1,6 +1,6 @@
-"""Which windows make which step: a pure function of (seed, epoch, step, rank).
+"""Windows of each training step: a pure function of (seed, epoch, step, rank).
 
-Each epoch shuffles its windows and cuts them into batches; a rank takes every ``world``-th window of a batch. To go on
+Each epoch shuffles its windows and cuts them into batches; a rank takes every ``world``-th window of a batch. To resume
 in mid-epoch, one asks for the batches from that step on.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stationpde.training.seeding import generator
+from stationpde.seeding import generator
 
 __all__ = ["Plan"]
 
@@ -23,14 +23,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The course of a whole training run.
+    """Order of the windows of a whole training run.
 
     Parameters
     ----------
-    starts : windows of an epoch, by its number
-    epochs, batch, seed : as configured
-    rank, world : the part of each batch that is this process's
-    max_steps : ends training early
+    starts : function that returns the windows of an epoch by its number
+    epochs, batch, seed : the keys of the ``train`` section
+    rank, world : number of this process and count of processes, which share each batch
+    max_steps : largest number of steps; None for no limit
     """
 
     starts: Callable[[int], Array]
@@ -55,28 +55,28 @@ class Plan:
         return whole if self.max_steps is None else min(whole, self.max_steps)
 
     def locate(self, step: int) -> tuple[int, int]:
-        """The epoch of a step, and its place in the epoch."""
+        """Return the epoch of a step, and its place in the epoch."""
         ends: tuple[int, ...] = self._ends  # type: ignore[attr-defined]
         epoch = int(np.searchsorted(ends, step, side="right"))
         return epoch, step - (ends[epoch - 1] if epoch else 0)
 
     def end_of(self, epoch: int) -> int:
-        """The first step after an epoch."""
+        """Return the first step after an epoch."""
         ends: tuple[int, ...] = self._ends  # type: ignore[attr-defined]
         return min(ends[epoch], self.total)
 
     def epochs_done(self, step: int) -> int:
-        """Epochs that are complete before a step; a run that ``max_steps`` cuts short ends its last epoch there."""
+        """Count the epochs that are complete before a step; ``max_steps`` ends the last epoch of a run early."""
         ends: tuple[int, ...] = self._ends  # type: ignore[attr-defined]
         whole = int(np.searchsorted(ends, step, side="right"))
         return whole if step < self.total else int(np.searchsorted(ends, step, side="left")) + 1
 
     def windows(self, step: int) -> Array:
-        """First steps of this rank's windows of a training step."""
+        """Return the first steps of this rank's windows of a training step."""
         return self.whole_batch(step)[self.rank :: self.world]
 
     def whole_batch(self, step: int) -> Array:
-        """First steps of all windows of a training step, over all ranks."""
+        """Return the first steps of all windows of a training step, over all ranks."""
         epoch, place = self.locate(step)
         order: Array = self._order(epoch)  # type: ignore[attr-defined]
         return order[place * self.batch : (place + 1) * self.batch]

@@ -1,4 +1,4 @@
-"""From a configuration and a record to a trained run: begin, go on, fork, or refuse."""
+"""Train a run from a configuration and a record: begin, resume, fork, or refuse."""
 
 from __future__ import annotations
 
@@ -14,45 +14,40 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from fields import atomic
-from fields.errors import FieldsError
 from fields.variables import STATE_VARIABLES
-from stationpde.config_sections import seconds_of
-from stationpde.errors import CorruptArtefactError, StationPDEError, UsageError
-from stationpde.training import checkpoint_files
-from stationpde.training.checkpoint import load_weights
+from stationpde.data import WindowSource
+from stationpde.errors import CorruptArtefactError, FieldsError, StationPDEError, UsageError
+from stationpde.runs import MetricsLog, RunDirectory, RunLock, checkpoint_files, load_weights, write_sealed
+from stationpde.seeding import seed_everything
 from stationpde.training.distributed import World, join_world
 from stationpde.training.facts import differences, facts
-from stationpde.training.lock import RunLock
 from stationpde.training.loop import Trainer
-from stationpde.training.metrics_log import MetricsLog
 from stationpde.training.progress import Beginning
 from stationpde.training.resources import process_faults
-from stationpde.training.run_directory import RunDirectory
-from stationpde.training.sealed import write_sealed
-from stationpde.training.seeding import seed_everything
 from stationpde.training.signals import StopRequest
-from stationpde.training.source import WindowSource
 from stationpde.training.state import TrainingState, take_weights
 from stationpde.training.tensorboard import Board
 
 if TYPE_CHECKING:
-    from fields.series import StationSeries
+    from fields.windows import StationSeries
     from stationpde.config import Config
-    from stationpde.training.learner import Learner
+    from stationpde.model import Learner
     from stationpde.training.progress import TrainWatcher
 
 __all__ = ["Build", "TrainOptions", "TrainResult", "chosen_device", "default_build", "train"]
 
 log = logging.getLogger(__name__)
 
+# Ranks wait so long for each other before the one that does not answer is named; checkpoints take seconds.
+COLLECTIVE_SECONDS = 300.0
 Build = Callable[["Config", WindowSource], "Learner"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """How to run, none of which changes what is computed.
+    """Options of a start, none of which changes what is computed.
 
-    ``resume`` "never" refuses an existing run. ``strict`` refuses to go on under circumstances that change the last
+    ``resume`` "never" refuses an existing run. ``strict`` refuses to resume under circumstances that change the last
     bits. ``fork`` begins a new run beside one whose configuration or data changed. ``init`` takes the first weights
     from another run.
     """
@@ -69,7 +64,7 @@ class TrainOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """What came of a run; ``validation`` is of the best epoch, ``weights_sha256`` of the last weights."""
+    """Result of a run; ``validation`` is of the best epoch, ``weights_sha256`` of the last weights."""
 
     run: Path
     checkpoint: Path
@@ -86,16 +81,16 @@ class TrainResult:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TrainResult:
-        """The inverse of `to_dict`."""
+        """Read what `to_dict` returns."""
         paths = {name: Path(values[name]) for name in ("run", "checkpoint")}
         best = Path(values["best"]) if values.get("best") else None
-        # Files sort their keys; people and tables have an order of their own.
+        # Files sort their keys; tables have the order of `STATE_VARIABLES`.
         scores = values["validation"]
         ordered = {name: scores[name] for name in STATE_VARIABLES if name in scores}
         return cls(**{**values, **paths, "best": best, "validation": ordered})
 
     def to_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the result as JSON-ready values."""
         named = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "details"}
         return {**named, "run": str(self.run), "checkpoint": str(self.checkpoint),
                 "best": str(self.best) if self.best else None, **self.details}  # fmt: skip
@@ -105,14 +100,16 @@ def train(
     config: Config, series: StationSeries, run_dir: str | Path, *, build: Build | None = None,
     options: TrainOptions = TrainOptions(), watcher: TrainWatcher | None = None,  # noqa: B008 - frozen
 ) -> TrainResult:  # fmt: skip
-    """Train, or go on with, the run in ``run_dir``.
+    """Begin or resume the run in ``run_dir`` and train it to its end.
 
     Parameters
     ----------
-    config : everything that decides what is computed
-    series : the record, at the model's cadence
-    build : makes the learner; the model of the paper by default
-    options, watcher : how to run; what to tell about progress
+    config : all settings that decide what is computed
+    series : the observations, at the model's cadence
+    run_dir : directory of the run
+    build : function that builds the learner; the model of the paper by default
+    options : options of this start
+    watcher : function that is called with progress events
 
     Raises
     ------
@@ -122,16 +119,16 @@ def train(
         If another process trains it.
     Interrupted
         After SIGTERM, Ctrl-C or the time limit; a checkpoint was saved.
-    DivergedError, ResourceError
-        If it cannot go on.
+    TrainingDivergedError, ResourceError
+        If training diverged, or the machine lacks memory, space or access.
     """
     device = chosen_device(options.device)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
-    # Outermost: a worker's death may be thrown into the closing of what lies within.
+    # Outermost: memory may run out while the inner contexts are closed.
     with process_faults(config), ExitStack() as stack:
         stop = stack.enter_context(StopRequest(options.max_seconds, options.guardian))
-        world = stack.enter_context(join_world(seconds_of(config.train.collective_timeout), device))
+        world = stack.enter_context(join_world(COLLECTIVE_SECONDS, device))
         source = WindowSource.of(series, config)
         about = facts(
             config_hash=config.hash(), data_fingerprint=source.fingerprint, seed=config.train.seed,
@@ -146,7 +143,7 @@ def train(
         state = _prepare(config, source, build or default_build, world, device, opened, beginning)
         metrics = board = None
         if world.rank == 0:
-            state.mend_best(run)
+            state.rewrite_best(run)
             metrics = MetricsLog(run.metrics, state.step, state.validated)
             stack.callback(metrics.close)
             if options.tensorboard:
@@ -161,11 +158,11 @@ def train(
 
 
 def chosen_device(name: str) -> str:
-    """``auto`` is the first GPU if there is one; under torchrun each rank has its own."""
+    """Resolve a device name: ``auto`` is the first GPU if there is one; under torchrun each rank has its own GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UsageError(f"there is no device '{name}' here", do="--device cpu")
+        raise UsageError(f"there is no device '{name}' here", code="SPDE-T001", do="--device cpu")
     if name == "cuda":
         name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     return name
@@ -174,21 +171,21 @@ def chosen_device(name: str) -> str:
 def _open(
     stack: ExitStack, config: Config, path: Path, about: dict[str, Any], options: TrainOptions, world: World
 ) -> dict[str, Any]:
-    """Rank 0 takes the lock and decides how to begin; the others hear of it."""
+    """Take the lock and decide how to begin (rank 0), or wait for that decision (other ranks)."""
     if world.rank != 0:
-        told = json.loads(world.hear("opened"))
-        if "error" in told:
-            error = StationPDEError(told["error"], code=told["code"])
-            error.exit_code = told["exit_code"]
+        decision = json.loads(world.receive("opened"))
+        if "error" in decision:
+            error = StationPDEError(decision["error"], code=decision["code"])
+            error.exit_code = decision["exit_code"]
             raise error
-        return dict(told)
+        return dict(decision)
     try:
         opened = _decide(stack, config, path, about, options)
-    except (StationPDEError, FieldsError, OSError) as problem:
-        said = {"error": str(problem), "code": getattr(problem, "code", "SPDE-X000")}
-        world.tell("opened", json.dumps({**said, "exit_code": getattr(problem, "exit_code", 1)}))
+    except (FieldsError, OSError) as problem:
+        failure = {"error": str(problem), "code": getattr(problem, "code", "SPDE-X000")}
+        world.publish("opened", json.dumps({**failure, "exit_code": getattr(problem, "exit_code", 1)}))
         raise
-    world.tell("opened", json.dumps(opened))
+    world.publish("opened", json.dumps(opened))
     return opened
 
 
@@ -197,14 +194,16 @@ def _decide(
 ) -> dict[str, Any]:
     run = RunDirectory(path)
     init = options.init
-    again = _typed(path)
+    other_run = _other_run(path)
     if run.exists:
         if options.resume == "never":
-            raise UsageError(f"{path} is a run already", do=f"leave out --resume never to go on with it{again}")
+            raise UsageError(
+                f"{path} is a run already", code="SPDE-T001", do=f"leave out --resume never to resume it{other_run}"
+            )
         if options.fork:
             init, run = run.path, run.forks()
         else:
-            run.require_same(config, about["data_fingerprint"], f"--fork begins a new run beside it{again}")
+            run.require_same(config, about["data_fingerprint"], f"--fork begins a new run beside it{other_run}")
     atomic.write_probe(run.path)
     stack.enter_context(RunLock(run.path))
     if not run.record_path.exists():
@@ -215,7 +214,7 @@ def _decide(
     newest = checkpoint_files.newest_valid(run.checkpoints)
     if newest is not None:
         _compare(newest, about, options.strict)
-        log.info("going on from %s", newest)
+        log.info("resuming from %s", newest)
     source = None if init is None else str(RunDirectory(init).checkpoint("best"))
     return {
         "run": str(run.path),
@@ -226,7 +225,7 @@ def _decide(
     }
 
 
-def _typed(path: Path) -> str:
+def _other_run(path: Path) -> str:
     return f", or choose another directory than --run {path}"
 
 
@@ -249,7 +248,7 @@ def _prepare(
 ) -> TrainingState:  # fmt: skip
     seed_everything(config.train.seed, "init")
     learner = build(config, source)
-    # A checkpoint holds what was fitted before the first step.
+    # A checkpoint holds the results of `prepare`, which are fitted before the first step.
     if opened["checkpoint"] is None and hasattr(learner, "prepare"):
         learner.prepare(source, beginning)
     learner.module.to(device)
@@ -262,27 +261,27 @@ def _prepare(
 
 
 def _begin_from(learner: Learner, checkpoint: Path, must_fit: bool) -> None:
-    """Parameters from another run; what was measured on the data (buffers) is the new run's own."""
+    """Load parameters from another run; buffers, which are measured on the data, stay those of the new run."""
     learned = {name for name, _ in learner.module.named_parameters()}
-    own = {n: v for n, v in learner.module.state_dict().items() if isinstance(v, torch.Tensor)}
-    found = load_weights(checkpoint)
-    if hasattr(learner, "adopt"):  # what is learned for each station is found by the station's name
-        found = learner.adopt(found)
-    given = {name: value for name, value in found.items() if name in learned}
+    present = {n: v for n, v in learner.module.state_dict().items() if isinstance(v, torch.Tensor)}
+    weights = load_weights(checkpoint)
+    if hasattr(learner, "adopt"):  # weights of a station are matched by its name
+        weights = learner.adopt(weights)
+    adopted = {name: value for name, value in weights.items() if name in learned}
     try:
         take_weights(
-            learner.module, {**{n: v.clone() for n, v in own.items() if n not in learned}, **given}, checkpoint
+            learner.module, {**{n: v.clone() for n, v in present.items() if n not in learned}, **adopted}, checkpoint
         )
-        log.info("weights of %s taken over", checkpoint)
+        log.info("weights of %s loaded", checkpoint)
     except CorruptArtefactError as problem:
         if must_fit:
             raise
-        log.warning("%s; the new run begins with weights of its own", problem.message)
+        log.warning("%s; the new run begins with new weights", problem.message)
 
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    """Operations that give the same bits each time, where there is a choice."""
+    """Return a context in which torch uses deterministic operations where there is a choice."""
     settings: Any = torch.utils.deterministic
     before = torch.get_deterministic_debug_mode(), settings.fill_uninitialized_memory
     # `use_deterministic_algorithms` does the same and imports the whole compiler, two seconds of every start.
@@ -296,7 +295,7 @@ def _repeatable() -> Iterator[None]:
 
 
 def default_build(config: Config, source: WindowSource) -> Learner:
-    """The model of the paper, with statistics of the training split."""
-    from stationpde.learner import ModelLearner
+    """Build the model of the paper, with statistics of the training split."""
+    from stationpde.model import ModelLearner
 
     return ModelLearner.of(config, source.series, source.windows.split)

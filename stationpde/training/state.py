@@ -1,4 +1,4 @@
-"""Everything a training run carries from step to step, and its way into a checkpoint and back."""
+"""The state of a training run, and writing it to and reading it from a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ import torch
 from torch import Tensor
 
 from stationpde.errors import CorruptArtefactError
-from stationpde.training import checkpoint_files
+from stationpde.runs import (
+    Checkpoint,
+    checkpoint_files,
+    read_checkpoint,
+    weights_sha256,
+    write_checkpoint,
+    write_sealed,
+)
 from stationpde.training.averaging import WeightAverage
-from stationpde.training.checkpoint import Checkpoint, read_checkpoint, weights_sha256, write_checkpoint
 from stationpde.training.divergence import DivergenceGuard
-from stationpde.training.optimiser import Optimiser
+from stationpde.training.optimiser import WEIGHT_DECAY, Optimiser
 from stationpde.training.sampler import Plan
-from stationpde.training.sealed import write_sealed
 
 if TYPE_CHECKING:
     from stationpde.config import Config
+    from stationpde.data import WindowSource
+    from stationpde.model import Learner
+    from stationpde.runs import RunDirectory
     from stationpde.training.distributed import World
-    from stationpde.training.learner import Learner
-    from stationpde.training.run_directory import RunDirectory
-    from stationpde.training.source import WindowSource
 
 __all__ = ["TrainingState", "take_weights"]
 
 
 class TrainingState:
-    """Learner, optimiser, average and plan, and how far they are."""
+    """Learner, optimiser, average and plan, with the number of steps and validations that are done."""
 
     def __init__(self, learner: Learner, source: WindowSource, config: Config, world: World, device: str) -> None:
         self.learner, self.source, self.world, self.device = learner, source, world, device
@@ -43,7 +48,7 @@ class TrainingState:
         self.plan = Plan(
             source.epoch, settings.epochs, settings.batch, settings.seed, world.rank, world.size, settings.max_steps
         )
-        groups = learner.parameter_groups(settings.weight_decay)
+        groups = learner.parameter_groups(WEIGHT_DECAY)
         self.optimiser = Optimiser(learner.module, groups, settings, self.plan.total)
         self.average = WeightAverage(learner.module, settings.average)
         self.guard = DivergenceGuard()
@@ -54,7 +59,7 @@ class TrainingState:
         self.last_validation: dict[str, Any] = {}
 
     def note_validation(self, score: float, scores: dict[str, Any]) -> bool:
-        """Take in the scores of an epoch; whether it is the best so far."""
+        """Store the scores of an epoch; return whether it is the best so far."""
         self.validated += 1
         self.last_validation = _plain(scores)
         better = math.isfinite(score) and (self.best is None or score < self.best["score"])
@@ -72,12 +77,12 @@ class TrainingState:
     # ---- to a checkpoint and back ---------------------------------------------------------------------------
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights to use: averaged where there is an average, with all buffers."""
-        own = {name: value for name, value in self.learner.module.state_dict().items() if isinstance(value, Tensor)}
-        return {**own, **self.average.tensors()}
+        """Return the weights to use: averaged where there is an average, with all buffers."""
+        tensors = {name: value for name, value in self.learner.module.state_dict().items() if isinstance(value, Tensor)}
+        return {**tensors, **self.average.tensors()}
 
     def checkpoint(self) -> Checkpoint:
-        """The state as named tensors and plain values."""
+        """Return the state as named tensors and plain values."""
         optim = self.optimiser.tensors()
         if self.average.tensors():
             optim |= {f"raw/{name}": p.detach() for name, p in self.learner.module.named_parameters()}
@@ -102,25 +107,25 @@ class TrainingState:
             write_sealed(run.best_path, self.best)
         checkpoint_files.prune(run.checkpoints, keep=[self.best["checkpoint"]] if self.best else [])
 
-    def mend_best(self, run: RunDirectory) -> None:
-        """After a restart: name the best checkpoint as the restored state knows it."""
+    def rewrite_best(self, run: RunDirectory) -> None:
+        """Write the name of the best checkpoint of the restored state, after a restart."""
         if self.best is not None:
             write_sealed(run.best_path, self.best)
         else:
             run.best_path.unlink(missing_ok=True)
 
     def restore(self, path: Path) -> None:
-        """Go on from a checkpoint."""
-        found = read_checkpoint(path)
-        take_weights(self.learner.module, found.model, path)
-        own = {name for name, _ in self.learner.module.named_parameters()}
-        averaged = {name: tensor for name, tensor in found.model.items() if name in own}
+        """Restore the state from a checkpoint."""
+        saved = read_checkpoint(path)
+        take_weights(self.learner.module, saved.model, path)
+        parameters = {name for name, _ in self.learner.module.named_parameters()}
+        averaged = {name: tensor for name, tensor in saved.model.items() if name in parameters}
         if self.average.decay > 0:
-            raw = {name.removeprefix("raw/"): t for name, t in found.optim.items() if name.startswith("raw/")}
-            take_weights(self.learner.module, {**found.model, **raw}, path)
-            self.average.load(averaged, int(found.state["average_updates"]))
-        self.optimiser.load(found.optim)
-        state = found.state
+            raw = {name.removeprefix("raw/"): t for name, t in saved.optim.items() if name.startswith("raw/")}
+            take_weights(self.learner.module, {**saved.model, **raw}, path)
+            self.average.load(averaged, int(saved.state["average_updates"]))
+        self.optimiser.load(saved.optim)
+        state = saved.state
         self.step, self.validated, self.since_best = state["step"], state["validated"], state["since_best"]
         self.best, self.last_validation = state["best"], state["last_validation"]
         self.optimiser.rate_scale = state["rate_scale"]
@@ -128,7 +133,7 @@ class TrainingState:
         self.guard.rollbacks = state["rollbacks"]
 
     def result(self, run: RunDirectory, stopped_early: bool) -> dict[str, Any]:
-        """What a finished run tells."""
+        """Return the content of ``result.json`` of a finished run."""
         best = self.best or {}
         return {
             "run": str(run.path),
@@ -152,29 +157,29 @@ def take_weights(module: torch.nn.Module, weights: Mapping[str, Tensor], where: 
     Raises
     ------
     CorruptArtefactError
-        Naming the first that is missing, too many, or of another shape.
+        With the name of the first that is missing, unexpected, or of another shape.
     """
-    own = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
-    odd = sorted(own.keys() ^ weights.keys())
+    tensors = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    odd = sorted(tensors.keys() ^ weights.keys())
     if odd:
-        what = "lacks" if odd[0] in own else "has"
+        what = "lacks" if odd[0] in tensors else "has"
         raise CorruptArtefactError(
-            f"the checkpoint {what} `{odd[0]}`, the model {'has it' if odd[0] in own else 'does not'}",
+            f"the checkpoint {what} `{odd[0]}`, the model {'has it' if odd[0] in tensors else 'does not'}",
             code="SPDE-T054", where=str(where), do="use it with the configuration that it was trained with",
         )  # fmt: skip
-    for name, value in own.items():
-        given = weights[name]
-        if given.shape != value.shape or given.dtype != value.dtype:
+    for name, value in tensors.items():
+        saved = weights[name]
+        if saved.shape != value.shape or saved.dtype != value.dtype:
             raise CorruptArtefactError(
-                f"`{name}` is {tuple(given.shape)} {given.dtype} in the checkpoint, {tuple(value.shape)} {value.dtype} "
+                f"`{name}` is {tuple(saved.shape)} {saved.dtype} in the checkpoint, {tuple(value.shape)} {value.dtype} "
                 "in the model",
                 code="SPDE-T054", where=str(where), do="use it with the configuration that it was trained with",
             )  # fmt: skip
-        value.copy_(given)
+        value.copy_(saved)
 
 
 def _plain(value: Any) -> Any:
-    """Numbers that are not finite as None, so that JSON can hold them."""
+    """Replace numbers that are not finite by None, so that JSON can hold them."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -35,5 +35,5 @@ class Board:
             self._writer.add_scalar(f"{group}/{name}", value, step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining values and close the file."""
         self._writer.close()

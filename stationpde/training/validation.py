@@ -1,20 +1,26 @@
-"""Scores in physical units (m/s, hPa, K, %) over every observed target, beside those of persistence."""
+"""Validation scores in display units (m/s, hPa, K, %) over every observed target, beside those of persistence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from fields.variables import STATE_VARIABLES, display_unit, to_display
+from fields.variables import STATE_VARIABLES, display_unit
+from stationpde.data import ErrorSums
 
 if TYPE_CHECKING:
-    from fields.torch_data import Batch
+    from fields.windows import Batch
 
-__all__ = ["ErrorSums", "VariableScore", "persistence", "total_score"]
+__all__ = ["ValidationSums", "VariableScore", "total_score"]
+
+_ROWS = (
+    "squared", "absolute", "target", "target_squared", "count",
+    "persistence_squared", "persistence_absolute", "persistence_count",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,86 +37,61 @@ class VariableScore:
     count: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For files and machines."""
+        """Return the score as JSON-ready values."""
         return asdict(self)
 
 
-def persistence(history: Tensor) -> Tensor:
-    """The last observed value of each station and variable, ``[batch, station, channel]``; NaN where there is none."""
-    last = history[:, 0]
-    for step in history.unbind(1)[1:]:
-        last = torch.where(torch.isfinite(step), step, last)
-    return last
+class ValidationSums(ErrorSums):
+    """Sums over the targets of each station, ``sums`` ``[row, station, variable]``, that can be added up over ranks.
 
+    Parameters
+    ----------
+    scored : variables that get a score
+    stations : number of stations
+    """
 
-class ErrorSums:
-    """Sums over the targets of each station in float64, that can be added up over ranks."""
+    def __init__(self, scored: Sequence[str], stations: int) -> None:
+        super().__init__(STATE_VARIABLES, _ROWS)
+        self.scored = tuple(name for name in self.variables if name in scored)
+        self.sums = torch.zeros(len(self.rows), stations, len(self.variables), dtype=torch.float64)
 
-    # squared and absolute error, target, target², count; the errors of persistence and their count
-    _ROWS = 8
-
-    def __init__(self, scored: Sequence[str], stations: int, variables: Sequence[str] = STATE_VARIABLES) -> None:
-        self.variables = tuple(variables)
-        self.scored = tuple(name for name in variables if name in scored)
-        self.sums = torch.zeros(self._ROWS, stations, len(self.variables), dtype=torch.float64)
-
-    def add(self, forecast: Tensor, batch: Batch) -> None:
-        """Take in a batch: forecast and targets ``[batch, lead, station, channel]`` in SI."""
-        target, last = self._shown(batch.future), self._shown(persistence(batch.history)).unsqueeze(1)
-        error = self._shown(forecast) - target
-        seen = torch.isfinite(target)
-        # A forecast that is not finite must show: it is not masked away.
-        rows = [_total(error.square(), seen), _total(error.abs(), seen)]
-        rows += [_total(target, seen), _total(target.square(), seen), seen.sum(dim=(0, 1))]
-        both = seen & torch.isfinite(last)
-        rows += [_total((last - target).square(), both), _total((last - target).abs(), both), both.sum(dim=(0, 1))]
-        self.sums += torch.stack([row.to(torch.float64) for row in rows]).cpu()
-
-    def _shown(self, values: Tensor) -> Tensor:
-        """Values in the units people read, humidity within its bounds."""
-        columns = []
-        for channel, name in enumerate(self.variables):
-            column = values[..., channel].to(torch.float64)
-            if name == "rh":
-                column = column.clamp(0.0, 1.0)
-            columns.append(to_display(name, column))
-        return torch.stack(columns, dim=-1)
+    def _add_rows(self, rows: Iterator[Tensor], batch: Batch) -> None:
+        self.sums += torch.stack([row.sum(dim=(0, 1)) for row in rows]).cpu()
 
     def scores(self) -> dict[str, VariableScore]:
-        """The scores of the variables that are scored and were observed."""
-        found = {}
+        """Return the scores of the variables that are scored and were observed."""
+        scores = {}
         for channel, name in enumerate(self.variables):
-            own = self.sums[:, :, channel]
-            square, absolute, _, _, count, square_p, absolute_p, count_p = own.sum(dim=1).tolist()
+            sums = dict(zip(self.rows, self.sums[:, :, channel], strict=True))
+            totals = dict(zip(self.rows, self.sums[:, :, channel].sum(dim=1).tolist(), strict=True))
+            count, count_p = totals["count"], totals["persistence_count"]
             if name not in self.scored or count == 0:
                 continue
-            reference = square_p / count_p if count_p else float("nan")
-            found[name] = VariableScore(
-                mse=square / count,
-                mae=absolute / count,
+            mse = totals["squared"] / count
+            reference = totals["persistence_squared"] / count_p if count_p else float("nan")
+            scores[name] = VariableScore(
+                mse=mse,
+                mae=totals["absolute"] / count,
                 unit=display_unit(name, difference=True),
                 persistence_mse=reference,
-                persistence_mae=absolute_p / count_p if count_p else float("nan"),
-                skill=1.0 - square / count / reference if reference else float("nan"),
-                variance=_variance(own),
+                persistence_mae=totals["persistence_absolute"] / count_p if count_p else float("nan"),
+                skill=1.0 - mse / reference if reference else float("nan"),
+                variance=_variance(sums["target"], sums["target_squared"], sums["count"]),
                 count=int(count),
             )
-        return found
+        return scores
 
 
-def _variance(sums: Tensor) -> float:
-    """Mean over targets of the variance at their own station: what altitude alone explains does not count."""
-    level, level2, count = sums[2], sums[3], sums[4].clamp(min=1.0)
-    spread = (level2 - level.square() / count).clamp(min=0.0)
-    return float(spread.sum() / sums[4].sum())
+def _variance(target: Tensor, target_squared: Tensor, count: Tensor) -> float:
+    """Return the mean over targets of the variance at their station: differences of altitude do not count.
+
+    Arguments are sums ``[station]`` over the observed targets.
+    """
+    spread = (target_squared - target.square() / count.clamp(min=1.0)).clamp(min=0.0)
+    return float(spread.sum() / count.sum())
 
 
 def total_score(scores: Mapping[str, VariableScore]) -> float:
-    """One number to choose the best epoch by: the mean over variables of MSE over the targets' variance in time."""
+    """Return the score that selects the best epoch: the mean over variables of MSE / variance of targets in time."""
     parts = [score.mse / max(score.variance, 1e-12) for score in scores.values()]
     return sum(parts) / len(parts) if parts else float("nan")
-
-
-def _total(values: Tensor, seen: Tensor) -> Tensor:
-    # NaN times zero is NaN: what was not observed is replaced, not multiplied away.
-    return torch.where(seen, values, torch.zeros_like(values)).sum(dim=(0, 1))

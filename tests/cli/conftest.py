@@ -1,4 +1,4 @@
-"""What tests of the command share: the settings of a fresh process, and a way to type a command in this one."""
+"""Fixtures of the tests of the command: fresh settings, and a function that runs a command in this process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def _fresh_console(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def stationpde(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command in this process; exit code, stdout, stderr."""
+    """Return a function that runs a command in this process and returns exit code, stdout and stderr."""
 
-    def run(*given: object) -> tuple[int, str, str]:
+    def run(*words: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
-            app([str(word) for word in given])
+            app([str(word) for word in words])
         out, err = capfd.readouterr()
         return int(ended.value.code or 0), out, err
 

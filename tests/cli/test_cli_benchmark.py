@@ -18,31 +18,41 @@ FAST = ["data.history=4", "data.horizon=2", "grid.height=8", "model.hidden=4", "
         "pde.backend=torch"]  # fmt: skip
 
 
-def words(*given: object) -> list[str]:
-    return [*map(str, given), *(part for pair in FAST for part in ("--set", pair))]
+def words(*line: object) -> list[str]:
+    return [*map(str, line), *(part for pair in FAST for part in ("--set", pair))]
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory) -> Path:
-    from fields.synthetic import write_network
+    from fields.synthetic.network import write_network
 
     return write_network(tmp_path_factory.mktemp("net") / "net.zarr", stations=8, days=20)
 
 
 def test_a_benchmark_of_any_store_needs_no_further_settings_and_prints_one_object(network, tmp_path, stationpde):
     code, out, _ = stationpde(*words("benchmark", network, "--models", "persistence,default", "-o", tmp_path, "--json"))
-    made = json.loads(out)
-    assert code == 0 and made["protocol"] == "w2k-like" and set(made["pooled"]) == {"default", "persistence"}
-    assert set(made["pooled"]["default"]["t"]) >= {"mse", "mae", "mse_std"} and list(made["seeds"]) == ["0"]
-    assert "| temperature (K²) |" in Path(made["files"]["table"]).read_text()
+    results = json.loads(out)
+    assert code == 0 and results["protocol"] == "w2k-like" and set(results["pooled"]) == {"default", "persistence"}
+    assert set(results["pooled"]["default"]["t"]) >= {"mse", "mae", "mse_std"} and list(results["seeds"]) == ["0"]
+    assert "| temperature (K²) |" in Path(results["files"]["table"]).read_text()
     run = next((tmp_path / "runs").iterdir())
-    code, out, _ = stationpde("evaluate", run, "--data", network, "--quality", "gross", "--against", "persistence",
+    code, out, _ = stationpde("evaluate", run, "--obs", network, "--quality", "gross", "--against", "persistence",
                               "--by", "lead,elevation", "--significance", "--json")  # fmt: skip
-    found = json.loads(out)
-    assert code == 0 and list(found["by"]) == ["lead", "elevation"] and "6 h" in found["by"]["lead"]
+    scores = json.loads(out)
+    assert code == 0 and list(scores["by"]) == ["lead", "elevation"] and "6 h" in scores["by"]["lead"]
     # The same windows, weights and sums as in the cell, which keeps nine digits.
-    assert found["scores"]["run"]["t"]["mse"] == pytest.approx(made["pooled"]["default"]["t"]["mse"], rel=1e-6)
-    assert {"gain", "low", "p"} <= set(found["compared"]["persistence"]["u"])
+    assert scores["scores"]["run"]["t"]["mse"] == pytest.approx(results["pooled"]["default"]["t"]["mse"], rel=1e-6)
+    assert {"gain", "low", "p"} <= set(scores["compared"]["persistence"]["u"])
+    assert all(Path(path).stat().st_size for path in results["files"]["pictures"])
+    # Fewer windows: so many, evenly spaced, or by the old option one in so many.
+    line = ("evaluate", run, "--obs", network, "--quality", "gross", "--json")
+    every = scores["data"]["windows"]["test"]
+    code, out, err = stationpde(*line, "--windows", 3)
+    assert code == 0 and json.loads(out)["data"]["windows"]["test"] == 3 < every and "deprecated" not in err
+    code, out, err = stationpde(*line, "--stride", 2)
+    # The offset of the first window may cost one.
+    assert code == 0 and abs(2 * json.loads(out)["data"]["windows"]["test"] - every) <= 1
+    assert "warning: --stride is deprecated; use --windows" in err
 
 
 def test_an_unknown_model_or_protocol_exits_with_the_nearest_name(network, tmp_path, stationpde):
@@ -92,20 +102,20 @@ def test_cells_in_other_processes_have_the_same_numbers(network, tmp_path, stati
 
 
 def test_a_part_that_is_not_there_is_refused_before_anything_is_read(tmp_path, stationpde):
-    code, _, said = stationpde("ablate", "nowhere.zarr", "--parts", "no_pde,no_diffusoin", "-o", tmp_path / "out")
-    assert code == 2 and "did you mean 'no_diffusion'?" in said and "condensation" in said
+    code, _, err = stationpde("ablate", "nowhere.zarr", "--parts", "no_pde,no_diffusoin", "-o", tmp_path / "out")
+    assert code == 2 and "did you mean 'no_diffusion'?" in err and "condensation" in err
     assert not (tmp_path / "out").exists()
 
 
 def test_a_term_of_the_equations_is_a_part(tmp_path, stationpde):
-    code, _, said = stationpde("ablate", "nowhere.zarr", "--parts", "coriolis,r_m", "-o", tmp_path / "out")
-    assert code == 2 and "SPDE-D156" in said  # its names were taken, and the record is missed
+    code, _, err = stationpde("ablate", "nowhere.zarr", "--parts", "coriolis,r_m", "-o", tmp_path / "out")
+    assert code == 2 and "SPDE-D156" in err  # its names were taken, and the record is missed
 
 
 @pytest.mark.slow
 def test_ablate_writes_table_numbers_and_figure(network, tmp_path, stationpde):
     line = words("ablate", network, "--parts", "no_pde", "--seeds", "0", "--cap", "none", "-o", tmp_path, "--json")
     code, out, _ = stationpde(*line)
-    made = json.loads(out)
-    assert code == 0 and set(made["ablation"]["increase"]["no_pde"]) == {"u", "v", "p", "t", "rh"}
-    assert all(Path(path).stat().st_size for path in made["files"].values())
+    results = json.loads(out)
+    assert code == 0 and set(results["ablation"]["increase"]["no_pde"]) == {"u", "v", "p", "t", "rh"}
+    assert all(Path(path).stat().st_size for path in results["files"].values())

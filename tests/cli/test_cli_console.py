@@ -89,7 +89,7 @@ def test_the_same_warning_is_said_once_and_another_one_too(capsys):
 
     console.configure(Globals())
     console.start_logging()
-    log = logging.getLogger("fields.neighbors")
+    log = logging.getLogger("fields.lift.neighbors")
     for stations in (3, 3, 4):
         log.warning("only %d stations", stations)
     assert capsys.readouterr().err.splitlines() == ["warning: only 3 stations", "warning: only 4 stations"]

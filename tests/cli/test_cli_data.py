@@ -1,8 +1,6 @@
 """`stationpde data`: parse, do, print; exit codes and JSON as documented."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +10,6 @@ from cli import _progress
 from cli.main import app
 from fields import store
 from fields.progress import ProgressEvent, Tracker
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "fields"))
 from reader_files import Weather, write_npz, write_rows
 
 
@@ -23,10 +19,10 @@ def run(*words: object):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("data")
-    write_npz(made / "obs.npz", Weather(12, 240))
-    assert run("data", "ingest", made / "obs.npz", "-o", made / "o.zarr").exit_code == 0
-    return made
+    path = tmp_path_factory.mktemp("data")
+    write_npz(path / "obs.npz", Weather(12, 240))
+    assert run("data", "ingest", path / "obs.npz", "-o", path / "o.zarr").exit_code == 0
+    return path
 
 
 def test_ingest_prints_what_it_made(tmp_path):
@@ -40,10 +36,10 @@ def test_ingest_prints_what_it_made(tmp_path):
 def test_ingest_answers_with_one_json_object(tmp_path):
     write_npz(tmp_path / "obs.npz", Weather(6, 60))
     outcome = run("data", "ingest", tmp_path / "obs.npz", "-o", tmp_path / "o.zarr", "--json")
-    found = json.loads(outcome.stdout)
-    assert (found["stations"], found["steps"], found["reader"]) == (6, 60, "arrays")
-    assert found["fingerprint"] == store.fingerprint(tmp_path / "o.zarr")
-    assert found["report"]["ok"]
+    answer = json.loads(outcome.stdout)
+    assert (answer["stations"], answer["steps"], answer["reader"]) == (6, 60, "arrays")
+    assert answer["fingerprint"] == store.fingerprint(tmp_path / "o.zarr")
+    assert answer["report"]["ok"]
 
 
 def test_quiet_ingest_says_nothing_on_the_way(tmp_path):
@@ -115,9 +111,9 @@ def test_every_option_of_the_documentation_is_taken(tmp_path):
     )  # fmt: skip
     assert outcome.exit_code == 0, outcome.output
     assert json.loads(outcome.stdout)["stations"] == 5
-    made = store.open(tmp_path / "o.zarr")
-    assert made.attrs["step_seconds"] == 10800
-    assert made.attrs["pressure_kind"] == "standard_atmosphere"
+    ds = store.open_store(tmp_path / "o.zarr")
+    assert ds.attrs["step_seconds"] == 10800
+    assert ds.attrs["pressure_kind"] == "standard_atmosphere"
 
 
 def test_validate_proves_a_store(folder):
@@ -135,15 +131,15 @@ def test_validate_exits_5_on_a_flipped_bit_and_names_the_chunk(tmp_path):
     chunk.write_bytes(raw)
     outcome = run("data", "validate", tmp_path / "o.zarr", "--json")
     assert outcome.exit_code == 5
-    found = json.loads(outcome.stdout)
-    assert not found["whole"]
-    assert "› t › chunk 0,0" in found["problems"][0]["where"]
+    answer = json.loads(outcome.stdout)
+    assert not answer["whole"]
+    assert "› t › chunk 0,0" in answer["problems"][0]["where"]
 
 
 def test_validate_exits_3_on_content_that_does_not_fit(tmp_path, folder):
-    made = store.open(folder / "o.zarr").load()
-    made["lat"].values[2] = 89.5
-    store.write(made, tmp_path / "o.zarr")
+    ds = store.open_store(folder / "o.zarr").load()
+    ds["lat"].values[2] = 89.5
+    store.write_store(ds, tmp_path / "o.zarr")
     outcome = run("data", "validate", tmp_path / "o.zarr")
     assert outcome.exit_code == 3
     assert "does not fit the schema" in outcome.stdout
@@ -156,8 +152,8 @@ def test_validate_of_nothing_says_so(tmp_path):
 def test_info_prints_the_card_and_draws_the_network(folder, tmp_path):
     outcome = run("data", "info", folder / "o.zarr", "--plot", tmp_path / "map.png", "--json")
     assert outcome.exit_code == 0, outcome.output
-    found = json.loads(outcome.stdout)
-    assert (found["stations"], found["times"]) == (12, 240)
+    answer = json.loads(outcome.stdout)
+    assert (answer["stations"], answer["times"]) == (12, 240)
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
     assert "stations   12" in outcome.stderr
     again = run("data", "info", folder / "o.zarr", "--plot", tmp_path / "map.png")
@@ -165,19 +161,19 @@ def test_info_prints_the_card_and_draws_the_network(folder, tmp_path):
 
 
 def test_synth_writes_a_store_that_says_what_it_is(tmp_path):
-    outcome = run("data", "synth", tmp_path / "demo.zarr", "--stations", 12, "--days", 3, "--json")
+    outcome = run("data", "synth", tmp_path / "demo.zarr", "--station-count", 12, "--days", 3, "--json")
     assert outcome.exit_code == 0, outcome.output
     assert json.loads(outcome.stdout)["steps"] == 72
-    assert store.open(tmp_path / "demo.zarr").attrs["title"].startswith("Synthetic")
+    assert store.open_store(tmp_path / "demo.zarr").attrs["title"].startswith("Synthetic")
 
 
 def test_qc_prints_the_table_of_planted_errors(tmp_path):
-    run("data", "synth", tmp_path / "demo.zarr", "--stations", 12, "--days", 40)
-    outcome = run("data", "qc", tmp_path / "demo.zarr", "--json")
+    run("data", "synth", tmp_path / "demo.zarr", "--station-count", 12, "--days", 40)
+    outcome = run("data", "qc-score", tmp_path / "demo.zarr", "--json")
     assert outcome.exit_code == 0, outcome.output
-    found = json.loads(outcome.stdout)
-    assert {row["kind"] for row in found["errors"]} >= {"spike", "stuck", "drift"}
-    assert 0 <= found["gross"]["values"] <= 1
+    answer = json.loads(outcome.stdout)
+    assert {row["kind"] for row in answer["errors"]} >= {"spike", "stuck", "drift"}
+    assert 0 <= answer["gross"]["values"] <= 1
     assert "seeded" in outcome.stderr
 
 
@@ -199,18 +195,18 @@ def test_where_suggests_the_nearest_name():
 
 def test_the_maps_that_the_text_names_ship():
     from fields.readers.column_map import shipped_maps
-    from fields.where import where
+    from fields.readers.download_guide import download_guide
 
     for name in ("inmet", "tidy", "asos", "noaa_hourly"):
-        assert f"--map {name}" in where("table")
+        assert f"--map {name}" in download_guide("table")
         assert name in shipped_maps()
 
 
 def test_the_map_in_the_text_is_sound():
     from fields.readers.column_map import parse_map
-    from fields.where import where
+    from fields.readers.download_guide import download_guide
 
-    lines = where("table").splitlines()
+    lines = download_guide("table").splitlines()
     start = next(i for i, line in enumerate(lines) if line.strip() == "[file]")
     stop = next(i for i, line in enumerate(lines) if line.startswith("Maps that ship"))
     assert set(parse_map("\n".join(lines[start:stop]).encode(), "text").variables) == {"t", "ff", "dd", "p"}
@@ -240,11 +236,6 @@ def test_events_come_a_few_times_a_second_at_most():
     assert len(events) <= 6
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(3.2, "3 s"), (75, "1 min 15 s"), (7260, "2 h 01 min")])
-def test_lengths_of_time_are_written_for_people(seconds, text):
-    assert _progress.span(seconds) == text
-
-
 def test_a_terminal_gets_a_bar(monkeypatch):
     monkeypatch.setattr(_progress.sys.stderr, "isatty", lambda: True, raising=False)
     with _progress.ProgressDisplay() as display:
@@ -262,4 +253,13 @@ def test_wind_from_speed_and_direction_reaches_the_store(tmp_path):
         row["wind_speed"], row["wind_direction"] = float(np.hypot(u, v)), float(np.rad2deg(np.arctan2(-u, -v)) % 360)
     write_rows(tmp_path / "obs.csv", rows)
     assert run("data", "ingest", tmp_path / "obs.csv", "-o", tmp_path / "o.zarr", "--no-qc").exit_code == 0
-    assert np.allclose(store.open(tmp_path / "o.zarr")["u"].values, weather.u, atol=1e-4)
+    assert np.allclose(store.open_store(tmp_path / "o.zarr")["u"].values, weather.u, atol=1e-4)
+
+
+def test_validate_calls_a_file_no_store_and_not_a_damaged_one(stationpde, tmp_path):
+    path = tmp_path / "observations.npz"
+    path.write_bytes(b"x")
+    exit_code, out, err = stationpde("data", "validate", str(path))
+    assert exit_code == 5
+    assert "is not a finished store" in out + err
+    assert "is damaged" not in out + err

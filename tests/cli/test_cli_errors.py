@@ -55,8 +55,8 @@ def test_ctrl_c_says_what_was_saved_and_what_to_type(capsys):
         with Boundary() as boundary:
             raise problem
         assert boundary.exit_code == ExitCode.INTERRUPTED
-    told = "interrupted\ninterrupted: stopped by Ctrl-C after step 7\n  do    type it again\n"
-    assert capsys.readouterr().err == told
+    printed = "interrupted\ninterrupted: stopped by Ctrl-C after step 7\n  do    type it again\n"
+    assert capsys.readouterr().err == printed
 
 
 @pytest.mark.parametrize(

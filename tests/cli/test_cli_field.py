@@ -1,18 +1,17 @@
 """`stationpde field`: lift, sample, cv and plot from the command line, and what they say when they cannot."""
 
+import inspect
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from cli import field
 from cli.main import app
 from fields import store
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "fields"))
-from conftest_stations import make_stations
+from fields.lift import LiftSettings, altitude_weight
+from station_records import make_stations
 
 
 def run(*words: object):
@@ -21,7 +20,7 @@ def run(*words: object):
 
 @pytest.fixture(scope="module")
 def stations(tmp_path_factory):
-    return store.write(make_stations(48, 15), tmp_path_factory.mktemp("cli") / "in.zarr")
+    return store.write_store(make_stations(48, 15), tmp_path_factory.mktemp("cli") / "in.zarr")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def lifted(stations):
 
 def test_lift_writes_a_field_store_and_says_what_it_made(lifted):
     target, answer = lifted
-    ds = store.open(target)
+    ds = store.open_store(target)
     assert answer["variables"] == ["u", "v", "p", "t", "rh"]
     assert ds.sizes["lat"] == 8 and ds.sizes["time"] == 48
     assert answer["grid"]["height"] == 8 and answer["path"] == str(target)
@@ -62,7 +61,7 @@ def test_lift_takes_method_neighbours_relief_and_variables(stations, tmp_path):
     ]
     outcome = run("field", "lift", stations, tmp_path / "o.zarr", "--height", 6, *words)
     assert outcome.exit_code == 0, outcome.stderr
-    ds = store.open(tmp_path / "o.zarr")
+    ds = store.open_store(tmp_path / "o.zarr")
     assert ds.attrs["method"] == "terrain_idw" and json.loads(ds.attrs["lift_settings"])["w_alt"] == 5.0
     assert "u" not in ds and float(ds["alt"].max()) == 99.0
     assert str(tmp_path / "o.zarr") in outcome.stdout
@@ -90,7 +89,7 @@ def test_lift_of_no_store_is_a_usage_error(tmp_path):
 
 def test_stations_near_the_pole_exit_3(tmp_path):
     ds = make_stations(3, 5)
-    path = store.write(ds.assign_coords(lat=ds["lat"] + 39.0), tmp_path / "in.zarr")
+    path = store.write_store(ds.assign_coords(lat=ds["lat"] + 39.0), tmp_path / "in.zarr")
     outcome = run("field", "lift", path, tmp_path / "o.zarr")
     assert outcome.exit_code == 3
     assert "projection" in outcome.stderr
@@ -164,3 +163,14 @@ def test_a_flipped_bit_in_a_field_is_found(lifted, tmp_path):
     outcome = run("data", "validate", copy)
     assert outcome.exit_code == 5
     assert "chunk" in outcome.stdout and "`t`" in outcome.stdout
+
+
+@pytest.mark.parametrize("command", [field.lift, field.cv])
+def test_defaults_of_the_lift_are_those_of_the_library(command):
+    options, library = inspect.signature(command).parameters, LiftSettings()
+    assert options["k"].default == library.k
+    assert altitude_weight(options["w_alt"].default) == library.w_alt
+
+
+def test_lift_without_a_method_takes_that_of_the_library():
+    assert inspect.signature(field.lift).parameters["method"].default == LiftSettings().method

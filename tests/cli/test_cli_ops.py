@@ -18,7 +18,7 @@ def run(line: str):
 
 @pytest.fixture
 def leaky_operator():
-    """A third party's operator whose declaration promises what its body does not do."""
+    """Register a third party's operator whose declaration promises what its body does not do."""
 
     @po.operator(
         "leaky",
@@ -38,9 +38,9 @@ def leaky_operator():
 
 
 def test_list_names_every_operator_with_its_units():
-    found = json.loads(run("ops list --json").stdout)["operators"]
-    assert [c["name"] for c in found] == po.operators.list()
-    laplacian = next(c for c in found if c["name"] == "laplacian")
+    cards = json.loads(run("ops list --json").stdout)["operators"]
+    assert [c["name"] for c in cards] == po.operators.list()
+    laplacian = next(c for c in cards if c["name"] == "laplacian")
     assert laplacian["signature"] == "(a: A) → A / m**2"
     assert {"torch", "fused"} <= set(laplacian["backends"])
 
@@ -106,7 +106,7 @@ def test_check_passes_on_a_sound_operator():
 
 @pytest.fixture
 def own_file(tmp_path):
-    """A file with an operator that no package publishes."""
+    """Write a file with an operator that no package publishes."""
     path = tmp_path / "own_lake.py"
     path.write_text(
         "import pde_ops as po\n\n\n"
@@ -161,12 +161,12 @@ def test_check_of_an_unknown_name_exits_2_before_anything_runs(monkeypatch):
 def test_bench_gives_the_ratios_of_this_machine_under_their_name(monkeypatch):
     from pde_ops import benchmarking
 
-    asked = {}
+    passed_on = {}
     ratios = {"forward_vs_eager": {"32x32x48": 12.5}, "gradient_error": 1e-6}
-    monkeypatch.setattr(benchmarking, "pde_step_ratios", lambda **given: asked.update(given) or ratios)
+    monkeypatch.setattr(benchmarking, "pde_step_ratios", lambda **arguments: passed_on.update(arguments) or ratios)
     result = run("ops bench --quick --json")
     assert json.loads(result.stdout) == {"pde_step": ratios}
-    assert asked == {"quick": True}
+    assert passed_on == {"quick": True}
     assert "forward_vs_eager › 32x32x48" in result.stderr
 
 

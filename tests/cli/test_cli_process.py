@@ -26,8 +26,8 @@ def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("module", ["cli", "cli.main"])
 def test_either_module_is_the_command(module):
     line = [sys.executable, "-m", module, "--version"]
-    told = subprocess.run(line, capture_output=True, encoding="utf-8", check=False)
-    assert told.returncode == 0 and stationpde.__version__ in told.stdout
+    outcome = subprocess.run(line, capture_output=True, encoding="utf-8", check=False)
+    assert outcome.returncode == 0 and stationpde.__version__ in outcome.stdout
 
 
 HEAVY = {"torch", "numpy", "pint", "metpy", "numba", "matplotlib", "pandas", "rich", "pde_ops"}
@@ -87,12 +87,12 @@ def test_the_environment_asks_for_json_too():
 
 BROKEN = """
 import signal, sys, time, types
-import stationpde
+import stationpde.physics
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 
-catalogue = types.ModuleType("stationpde.operator_cards")  # in place of the real one, which imports torch
-sys.modules["stationpde.operator_cards"] = stationpde.operator_cards = catalogue
+catalogue = types.ModuleType("stationpde.physics.operator_cards")  # in place of the real one, which imports torch
+sys.modules["stationpde.physics.operator_cards"] = stationpde.physics.operator_cards = catalogue
 
 
 def cards(pattern):
@@ -159,7 +159,7 @@ def decay(a, rate, *, grid):
 
 @pytest.fixture
 def plugins(tmp_path):
-    """A folder with one distribution that publishes a sound operator and one that fails when it is imported."""
+    """Write a folder with one distribution that publishes a sound operator and one that fails when it is imported."""
     (tmp_path / "sound_plugin.py").write_text(PLUGIN)
     (tmp_path / "broken_plugin.py").write_text("raise RuntimeError('no such library')\n")
     for name, entry in {"sound": "decay = sound_plugin:decay", "broken": "ruin = broken_plugin:ruin"}.items():
@@ -183,6 +183,6 @@ def test_a_third_party_operator_is_listed_shown_and_checked_and_a_broken_one_har
 
 
 def test_doctor_names_the_broken_plugin_and_what_to_do(plugins):
-    found = json.loads(run("doctor", "--json", PYTHONPATH=plugins).stdout)
-    assert found["plugins"]["decay"] == "sound_plugin:decay of sound"
-    assert [p for p in found["problems"] if "'ruin'" in p["what"]]
+    diagnosis = json.loads(run("doctor", "--json", PYTHONPATH=plugins).stdout)
+    assert diagnosis["plugins"]["decay"] == "sound_plugin:decay of sound"
+    assert [p for p in diagnosis["problems"] if "'ruin'" in p["what"]]

@@ -10,23 +10,21 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import fields.ingest as pipeline
-import fields.lift_store as lifting
+import fields.ingest.pipeline as pipeline
+import fields.lift.record as lifting
 from cli._stopping import resumable
 from cli.main import app
 from fields import store
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "fields"))
-from conftest_stations import make_stations
 from reader_files import Weather, write_npz
+from station_records import make_stations
 
 # Short blocks that take their time, so that the signal meets the work in the middle on any machine.
 SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
-import fields.ingest as pipeline
-import fields.lift_store as lifting
-from fields.staging import BlockWriter
+import fields.ingest.pipeline as pipeline
+import fields.lift.record as lifting
+from fields.store.staging import BlockWriter
 pipeline.block_rows = lambda *_: 16
 lifting._block_length = lambda *_: 4
 plain = BlockWriter.write
@@ -46,7 +44,7 @@ main()
 def sources(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sources")
     write_npz(folder / "obs.npz", Weather(8, 160))
-    store.write(make_stations(40, 8), folder / "in.zarr")
+    store.write_store(make_stations(40, 8), folder / "in.zarr")
     return folder
 
 
@@ -58,15 +56,15 @@ def line_of(kind: str, sources: Path, output: Path) -> list[str]:
 
 
 def stopped(line: list[str], output: Path, number: int) -> tuple[int, str]:
-    """Run the command, signal it once two blocks are journalled, and give exit code and what it said."""
+    """Run the command, signal it once two blocks are journalled, and give exit code and what it stderr."""
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *line], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8"
     )
     while process.poll() is None and len(list(output.parent.glob("*.tmp-*/journal/*.json"))) < 2:
         time.sleep(0.01)
     os.kill(process.pid, number)
-    said = process.communicate(timeout=100)[1]
-    return process.returncode, said
+    stderr = process.communicate(timeout=100)[1]
+    return process.returncode, stderr
 
 
 @pytest.mark.timeout(200)
@@ -81,17 +79,17 @@ def stopped(line: list[str], output: Path, number: int) -> tuple[int, str]:
         pytest.param("lift on dask", signal.SIGTERM, 75, marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_ends_the_command_with_its_code_and_the_same_command_goes_on(
+def test_a_signal_ends_the_command_with_its_code_and_the_same_command_resumes(
     sources, tmp_path, monkeypatch, kind, number, exit_code
 ):
     output = tmp_path / "o.zarr"
     line = line_of(kind, sources, output)
-    code, said = stopped(line, output, number)
-    assert code == exit_code, said
-    assert "Traceback" not in said
+    code, stderr = stopped(line, output, number)
+    assert code == exit_code, stderr
+    assert "Traceback" not in stderr
     assert not output.exists()
-    assert ("error SPDE-X006: stopped by SIGTERM" in said) is (exit_code == 75)
-    assert "the same command" in said
+    assert ("error SPDE-X006: stopped by SIGTERM" in stderr) is (exit_code == 75)
+    assert "the same command" in stderr
     assert len(list(tmp_path.glob("*.tmp-*/journal/*.json"))) >= 2
     monkeypatch.setattr(pipeline, "block_rows", lambda *_: 16)
     monkeypatch.setattr(lifting, "_block_length", lambda *_: 4)
@@ -99,7 +97,7 @@ def test_a_signal_ends_the_command_with_its_code_and_the_same_command_goes_on(
     assert again.exit_code == 0, again.stderr
     assert "resumed" in again.stdout or "blocks were there" in again.stdout
     assert [p.name for p in tmp_path.iterdir()] == ["o.zarr"]
-    assert store.verify(output).ok
+    assert store.verify_store(output).ok
     calm = line_of(kind.removesuffix(" on dask"), sources, tmp_path / "calm.zarr")
     assert CliRunner().invoke(app, calm).exit_code == 0
     assert store.fingerprint(output) == store.fingerprint(tmp_path / "calm.zarr")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from stationpde.training.metrics_log import read_metrics
+from stationpde.runs.metrics_log import read_metrics
 
 FAST = ["train.max_steps=3", "train.checkpoint_every=2", "train.validate_windows=4", "train.batch=2", "data.history=4",
         "data.horizon=2"]  # fmt: skip
 
 
-def words(*given: object) -> list[str]:
-    return [*map(str, given), *(part for pair in FAST for part in ("--set", pair))]
+def words(*line: object) -> list[str]:
+    return [*map(str, line), *(part for pair in FAST for part in ("--set", pair))]
 
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory) -> Path:
-    from fields.synthetic import write_network
+    from fields.synthetic.network import write_network
 
     return write_network(tmp_path_factory.mktemp("net") / "net.zarr", stations=8, days=20)
 
@@ -57,6 +58,7 @@ def test_people_are_told_rates_factors_and_what_to_type_next(trained, network, s
     line = words("train", network, "--preset", "tiny", "--run", trained[0])
     code, out, err = stationpde(*line)
     assert code == 0 and "learned kappa_u " in out and "factors gamma_u " in out
+    assert "validation scores; values: all quality tests" in out and trained[1]["quality"] == "full"
     assert f"stationpde forecast {trained[0]} --obs {network} -o forecast.csv" in err
     assert "stationpde report" in err and "stationpde report" not in stationpde("-q", *line)[2]
 
@@ -68,7 +70,7 @@ def test_a_changed_key_exits_4_with_the_difference(trained, network, stationpde)
 
 
 def test_other_data_exit_5(trained, tmp_path, stationpde):
-    from fields.synthetic import write_network
+    from fields.synthetic.network import write_network
 
     other = write_network(tmp_path / "other.zarr", stations=8, days=20, seed=3)
     code, _, err = stationpde(*words("train", other, "--preset", "tiny", "--run", trained[0]))
@@ -85,8 +87,8 @@ def test_data_that_are_not_there_exit_3_and_tell_where_they_are(stationpde, tmp_
 def test_a_dry_run_answers_and_writes_nothing(network, stationpde, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = stationpde(*words("train", network, "--preset", "tiny", "--dry-run", "--json"))
-    found = json.loads(out)
-    assert code == 0 and found["steps"] == 3 and found["memory_bytes"] > 1e8
+    estimate = json.loads(out)
+    assert code == 0 and estimate["steps"] == 3 and estimate["memory_bytes"] > 1e8
     assert list(tmp_path.iterdir()) == []
 
 
@@ -105,7 +107,7 @@ def test_each_seed_has_a_run_of_its_own(network, stationpde, tmp_path):
     [
         ("train demo --seeds 5:0", 2, "0 seeds"),
         ("train demo --seeds x", 2, "not of the form"),
-        ("train demo --max-time soon", 2, "no span of time"),
+        ("train demo --max-time soon", 2, "not a span of time"),
         ("train demo --set train.epoch=1", 4, "did you mean 'train.epochs'"),
         ("train demo --variant papers", 4, "did you mean 'paper'"),
         ("train demo -c missing.toml", 4, "no file"),
@@ -113,13 +115,17 @@ def test_each_seed_has_a_run_of_its_own(network, stationpde, tmp_path):
         ("train demo --missing p=guess", 4, "p"),
         ("train demo --preset tiny --device cuda:7", 2, "no device"),
         ("config validate missing.toml", 4, "no file"),
+        ("config validate .", 4, "is a directory"),
+        ("train demo --preset zzz", 4, "choose one of weather2k"),
         ("run verify nowhere", 2, "is no run"),
+        ("report . -o page.html", 2, "is not a run"),
+        ("report nowhere -o page.html", 2, "stationpde run list DIR"),
     ],
 )
 def test_a_wrong_line_is_answered_with_its_exit_code(line, code, says, stationpde, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found, _, err = stationpde(*line.split())
-    assert (found, says in err) == (code, True), err
+    exit_code, _, err = stationpde(*line.split())
+    assert (exit_code, says in err) == (code, True), err
 
 
 def test_sigterm_saves_exits_75_and_the_same_command_ends_as_undisturbed(trained, network, tmp_path):
@@ -165,8 +171,8 @@ def test_run_verify_finds_damage_with_exit_code_5(trained, stationpde, tmp_path)
     assert stationpde("run", "verify", run)[0] == 0
     (run / "checkpoints" / "step-3" / "state.json").write_text("{}")
     code, out, _ = stationpde("run", "verify", run, "--json")
-    found = json.loads(out)
-    assert code == 5 and not found["ok"] and "state.json" in found["files"]["step-3"]
+    report = json.loads(out)
+    assert code == 5 and not report["ok"] and "state.json" in report["files"]["step-3"]
 
 
 def test_run_gc_removes_what_a_killed_writer_left(trained, stationpde, tmp_path):
@@ -200,3 +206,21 @@ def test_config_init_writes_once_and_validate_lists_changes(stationpde, tmp_path
 def test_config_schema_describes_every_section(stationpde):
     code, out, _ = stationpde("config", "schema")
     assert code == 0 and {"data", "grid", "model", "pde", "loss", "train"} <= set(json.loads(out)["properties"])
+
+
+def test_a_folder_of_runs_is_no_run_and_its_runs_are_named(stationpde, tmp_path):
+    run = tmp_path / "my runs" / "first"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    exit_code, _, err = stationpde("report", str(run.parent), "-o", str(tmp_path / "page.html"))
+    assert (exit_code, f"name a run below it: '{run}'" in err) == (2, True), err
+    exit_code, _, err = stationpde("report", str(run), "-o", str(tmp_path / "page.html"))
+    assert exit_code == 5, "a run with a damaged record is damage, not usage"
+
+
+def test_paths_with_spaces_are_quoted_in_advised_commands(tmp_path):
+    from stationpde.demo import next_commands
+
+    forecast, train, _ = next_commands(tmp_path / "my demo")
+    assert shlex.split(forecast)[2] == str(tmp_path / "my demo" / "run")
+    assert shlex.split(train)[2] == str(tmp_path / "my demo" / "data.zarr")

@@ -26,19 +26,19 @@ def train(*words: object, steps: int, run: Path) -> subprocess.CompletedProcess:
 @pytest.mark.timeout(900)
 def test_stations_in_the_layout_of_weather2k_are_trained_on_and_beat_persistence(shared_data, tmp_path):
     (array,) = (shared_data / "weather2k_layout").glob("*.npy")
-    done = train("weather2k", "--data", array, "--start", "2023-01-01", "--time-zone", "UTC", steps=40,
+    done = train("weather2k", "--obs", array, "--start", "2023-01-01", "--time-zone", "UTC", steps=40,
                  run=tmp_path / "run")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["steps"] == 40 and found["validation"]["t"]["mse"] < found["validation"]["t"]["persistence_mse"]
+    result = json.loads(done.stdout)
+    assert result["steps"] == 40 and result["validation"]["t"]["mse"] < result["validation"]["t"]["persistence_mse"]
 
 
 def test_an_array_without_its_times_exits_3_and_prints_the_command(shared_data, tmp_path):
     (array,) = (shared_data / "weather2k_layout").glob("*.npy")
-    done = train("weather2k", "--data", array, steps=1, run=tmp_path / "run")
+    done = train("weather2k", "--obs", array, steps=1, run=tmp_path / "run")
     assert done.returncode == 3
-    told = json.loads(done.stdout)["error"]["do"]
-    assert told.startswith(f"stationpde train weather2k --data {array} --start 2023-01-01 --time-zone UTC")
+    advice = json.loads(done.stdout)["error"]["do"]
+    assert advice.startswith(f"stationpde train weather2k --obs {array} --start 2023-01-01 --time-zone UTC")
     assert list((tmp_path / "run").glob("*")) == []  # the place was tried, and nothing is left in it
 
 
@@ -46,8 +46,8 @@ def test_an_array_without_its_times_exits_3_and_prints_the_command(shared_data, 
 @pytest.mark.timeout(900)
 def test_stations_in_the_layout_of_meteonet_are_trained_on_and_beat_persistence(shared_data, tmp_path):
     (table,) = (shared_data / "meteonet_layout").glob("*.csv")
-    done = train("meteonet", "--data", table, steps=60, run=tmp_path / "run")
+    done = train("meteonet", "--obs", table, steps=60, run=tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert set(found["validation"]) == {"u", "v", "t", "rh"}  # pressure stands in and is not scored
-    assert found["validation"]["t"]["mse"] < found["validation"]["t"]["persistence_mse"]
+    result = json.loads(done.stdout)
+    assert set(result["validation"]) == {"u", "v", "t", "rh"}  # pressure stands in and is not scored
+    assert result["validation"]["t"]["mse"] < result["validation"]["t"]["persistence_mse"]

@@ -60,14 +60,6 @@ def test_a_page_without_other_libraries_says_so():
     assert "not measured" in page
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path):
-    file = tmp_path / "results.json"
-    command.write_atomically(file, "old")
-    command.write_atomically(file, "new")
-    assert file.read_text() == "new"
-    assert [p.name for p in tmp_path.iterdir()] == ["results.json"]
-
-
 @pytest.mark.slow
 def test_both_sides_of_the_thermodynamics_agree():
     assert thermo.measure(quick=True)["largest_relative_difference"] < 1e-10

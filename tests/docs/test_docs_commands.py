@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from shell_page import ROOT, SHARED, SHORTER, needs_real_data, preparation, run_page, run_shell, shell_blocks, typed
 
 from cli._console import Globals, console
 from cli.main import app
+from shell_page import ROOT, SHARED, SHORTER, needs_real_data, preparation, run_page, run_shell, shell_blocks, typed
 
 README = ROOT / "README.md"
 PAGES = [README, *(page for page in sorted((ROOT / "docs").rglob("*.md")) if shell_blocks(page))]
@@ -21,7 +21,7 @@ def check(page: Path, where: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capfd):
-    """In this process, which has torch already; the slow test types them into a shell."""
+    """Run them in this process, which has torch already; the slow test types them into a shell."""
     prepared = run_shell([preparation(README)], tmp_path)
     assert prepared.returncode == 0, prepared.stderr
     monkeypatch.chdir(tmp_path)

@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from cli import error_page
+import error_page
 from cli._errors import ExitCode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,7 +15,7 @@ page_of_the_source = lru_cache(maxsize=1)(error_page.errors_page)
 
 def test_the_page_is_what_the_source_says():
     page = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    assert page == page_of_the_source(), "run: python -m cli.error_page docs/errors.md"
+    assert page == page_of_the_source(), "run: python docs/hooks/error_page.py docs/errors.md"
 
 
 def test_every_code_in_the_source_is_on_the_page():
@@ -27,9 +27,9 @@ def test_every_code_in_the_source_is_on_the_page():
 
 
 def test_a_code_has_a_meaning_and_the_exit_codes_of_the_command():
-    assert [name for name, code in codes().items() if not code.says and name not in error_page._SAID] == []
-    known = {int(number) for number in ExitCode}
-    assert {name: code.exits for name, code in codes().items() if not code.exits <= known} == {}
+    assert [name for name, code in codes().items() if not code.says and name not in error_page._COMPOSED] == []
+    exit_codes = {int(number) for number in ExitCode}
+    assert {name: code.exits for name, code in codes().items() if not code.exits <= exit_codes} == {}
 
 
 def test_an_error_that_stops_the_command_comes_with_a_way_out():
@@ -45,7 +45,7 @@ def test_the_reading_of_the_source_finds_a_new_code(tmp_path):
         "class Odd(Exception):\n    '''Something odd.'''\n    code = 'SPDE-D900'\n    exit_code = 3\n"
         "def go(n):\n    raise Odd(f'{n} is odd', code='SPDE-D901', do='make it even')\n"
     )
-    found = error_page.error_codes(tmp_path)
-    assert found["SPDE-D900"].says == ["Something odd"]
-    assert (found["SPDE-D901"].says, found["SPDE-D901"].do) == (["… is odd"], ["make it even"])
-    assert found["SPDE-D901"].exits == {3}
+    codes_of_file = error_page.error_codes(tmp_path)
+    assert codes_of_file["SPDE-D900"].says == ["Something odd"]
+    assert (codes_of_file["SPDE-D901"].says, codes_of_file["SPDE-D901"].do) == (["… is odd"], ["make it even"])
+    assert codes_of_file["SPDE-D901"].exits == {3}

@@ -16,7 +16,7 @@ LINE = ["demo", "--preset", "tiny", "--set", "train.max_steps=60", "--set", "tra
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A queue that writes down what it is asked, and the command as it is installed."""
+    """Set up a queue that records its requests, and the command as it is installed."""
     tools = folder / "bin"
     tools.mkdir()
     for name, body in {

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import xarray as xr
-from conftest_stations import make_stations
+
 from forked_writers import Zygote
+from station_records import make_stations
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def month() -> xr.Dataset:
 
 @pytest.fixture(scope="session")
 def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    """Starts real processes that write stores."""
-    made = Zygote(tmp_path_factory.mktemp("writers"))
-    yield made
-    made.close()
+    """Start real processes that write stores."""
+    zygote = Zygote(tmp_path_factory.mktemp("writers"))
+    yield zygote
+    zygote.close()

@@ -1,5 +1,7 @@
 """The table of variables and the unit gate: conversions are pint's, and only declared units are converted."""
 
+import json
+
 import hypothesis.strategies as st
 import numpy as np
 import pint
@@ -7,11 +9,13 @@ import pytest
 from hypothesis import given
 
 from fields.errors import DataError
-from fields.units_gate import conversion, to_si
+from fields.readers import ReadOptions
+from fields.units import conversion, to_si
 from fields.variables import (
     COORDINATES,
     STATE_VARIABLES,
     VARIABLES,
+    PressureKind,
     cf_attributes,
     display_unit,
     from_display,
@@ -132,3 +136,21 @@ def test_an_unknown_variable_names_the_known_ones():
     with pytest.raises(KeyError, match="known: u, v, p, t, rh"):
         variable("temp")
     assert set(STATE_VARIABLES) <= set(VARIABLES)
+
+
+@pytest.mark.parametrize("kind", PressureKind)
+def test_a_kind_of_pressure_is_its_text_in_a_store(kind):
+    assert PressureKind.of({"pressure_kind": kind.value}) is kind
+    assert json.dumps(kind) == f'"{kind.value}"'
+    assert ReadOptions(pressure=kind.option).pressure_kind is kind
+
+
+def test_pressure_without_a_kind_is_at_the_station():
+    assert PressureKind.of({}) is PressureKind.STATION
+    assert ReadOptions().pressure_kind is None
+
+
+def test_an_unknown_kind_of_pressure_is_refused_with_the_kinds_there_are():
+    with pytest.raises(DataError, match=r"pressure_kind.*'qnh'") as caught:
+        PressureKind.of({"pressure_kind": "qnh"})
+    assert all(kind in caught.value.do for kind in ("station", "sea_level", "standard_atmosphere"))

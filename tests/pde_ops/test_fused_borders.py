@@ -6,8 +6,8 @@ from itertools import product
 from typing import Any
 
 import pytest
-from fused_cases import made_of, noise, plane, sphere, worst_error
 
+from fused_cases import made_of, noise, plane, sphere, worst_error
 from pde_ops.elementwise import absolute, exp, where
 from pde_ops.stencils import around
 

@@ -8,14 +8,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from fused_cases import inputs_of, made_of, noise, plane, sphere, worst_error
 
 import pde_ops as po
+from fused_cases import inputs_of, made_of, noise, plane, sphere, worst_error
 from pde_ops.backends.fused import binding_numba, build, cache, engine
 from pde_ops.backends.fused.build import Compiler, find_compiler, load_library
 from pde_ops.backends.fused.engine import _choose
@@ -26,7 +26,7 @@ from pde_ops.stencils import around
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 
 SOURCE = "int answer(void) { return 42; }\n"
-HERE = str(Path(__file__).parent)
+SUPPORT = str(Path(__file__).parents[1] / "support")
 
 # A fresh interpreter that runs one small kernel there and back, and prints what ran and a checksum of the gradient.
 SCRIPT = """
@@ -58,9 +58,9 @@ def compiler() -> Compiler:
     return found
 
 
-def run_script(environment: dict[str, str]) -> subprocess.Popen[str]:
+def run_script(environment: dict[str, str], *, before: str = "") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, HERE],
+        [sys.executable, "-c", before + SCRIPT, SUPPORT],
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -72,6 +72,14 @@ def finished(process: subprocess.Popen[str]) -> tuple[str, str]:
     out, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
     return out.strip().partition(" | ")[0], out.strip().partition(" | ")[2]
+
+
+def stand_in_for_numba() -> ModuleType:
+    stand_in = ModuleType("numba")
+    stand_in.__spec__ = importlib.machinery.ModuleSpec("numba", None)
+    stand_in.njit = lambda **options: lambda function: function  # type: ignore[attr-defined]
+    stand_in.config = SimpleNamespace(CACHE_DIR="elsewhere")  # type: ignore[attr-defined]
+    return stand_in
 
 
 def stored(directory: Path) -> Path:
@@ -197,6 +205,14 @@ def test_without_a_compiler_numba_takes_over_and_says_so(tmp_path: Path) -> None
     environment = {"STATIONPDE_CACHE": str(tmp_path), "PATH": str(tmp_path / "empty"), "CC": ""}
     described, checksum = finished(run_script(environment))
     assert "numba" in described and "no C compiler" in described
+    # The next process takes what this one stored, wherever numba is told to keep its files.
+    stored_files = sorted((tmp_path / "pde_ops").rglob("*.nbc"))
+    stamps = [path.stat().st_mtime_ns for path in stored_files]
+    for _ in range(2):
+        again = finished(run_script({**environment, "NUMBA_CACHE_DIR": str(tmp_path / "elsewhere")}))
+        assert again == (described, checksum)
+    assert stamps == [path.stat().st_mtime_ns for path in stored_files] and stamps
+    assert not (tmp_path / "elsewhere").exists()
     assert float(checksum) == pytest.approx(
         float(finished(run_script({"STATIONPDE_CACHE": str(tmp_path)}))[1]), rel=1e-12
     )
@@ -206,9 +222,14 @@ def test_the_order_of_engines_is_c_then_numba_then_torch(monkeypatch: pytest.Mon
     assert _choose("").name == "c"
     monkeypatch.setattr(engine, "find_compiler", lambda: None)
     choose = _choose.__wrapped__
+    monkeypatch.setitem(sys.modules, "numba", stand_in_for_numba())
     assert choose("").name == "numba" and "no C compiler" in choose("").reason
+    with monkeypatch.context() as broken:
+        broken.setitem(sys.modules, "numba", None)  # an import of it fails
+        broken.setattr(engine.importlib.util, "find_spec", lambda name: True)
+        assert choose("").name == "torch" and "numba cannot be imported" in choose("").reason
     monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
-    assert choose("").name == "torch" and "neither" in choose("").reason
+    assert choose("").name == "torch" and "no C compiler was found, and numba is not installed" in choose("").reason
     for forced in ("c", "numba", "fortran"):
         with pytest.raises(po.BackendError, match="PDE_OPS_FUSED"):
             choose(forced)
@@ -228,10 +249,7 @@ def test_numba_gives_what_c_gives(tmp_path: Path) -> None:
 
 def test_the_generated_numba_source_computes_what_torch_does(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the generated source as plain Python, with a stand-in for numba: the same text, none of the compile time."""
-    stand_in = ModuleType("numba")
-    stand_in.__spec__ = importlib.machinery.ModuleSpec("numba", None)
-    stand_in.njit = lambda **options: lambda function: function  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "numba", stand_in)
+    monkeypatch.setitem(sys.modules, "numba", stand_in_for_numba())
     monkeypatch.setenv("PDE_OPS_FUSED", "numba")
 
     def body(a: Any, b: Any, c: Any, k: Any, *, grid: Any) -> Any:
@@ -247,6 +265,18 @@ def test_the_generated_numba_source_computes_what_torch_does(own_cache: Path, mo
     )
     binding_numba._imported.cache_clear()  # nobody else may meet a module made with the stand-in
     assert error < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("numba", ["absent", "broken"])
+def test_without_compiler_and_numba_torch_takes_over_in_one_process_after_the_other(numba: str, tmp_path: Path) -> None:
+    (tmp_path / "numba.py").write_text("raise ImportError('numba needs another numpy')")
+    hidden = "import sys; sys.modules['numba'] = None\n" if numba == "absent" else ""
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {"STATIONPDE_CACHE": str(tmp_path), "PATH": str(tmp_path), "CC": "", "PYTHONPATH": path}
+    results = [finished(run_script(environment, before=hidden)) for _ in range(2)]
+    words = "numba is not installed" if numba == "absent" else "numba cannot be imported (numba needs another numpy)"
+    assert results[0] == results[1] and f"no C compiler was found, and {words}" in results[0][0]
 
 
 def test_a_forced_engine_shows_in_the_description(monkeypatch: pytest.MonkeyPatch) -> None:

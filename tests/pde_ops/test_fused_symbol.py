@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fused_cases import inputs_of, made_of, noise, plane, worst_error
 
 import pde_ops as po
+from fused_cases import inputs_of, made_of, noise, plane, worst_error
 from pde_ops.backends.fused.runner import FusedRunner
 from pde_ops.elementwise import absolute, cos, exp, log, maximum, minimum, positive_part, sin, sqrt, tanh, where
 from pde_ops.stencils import around

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import pde_ops as po
 from pde_ops import March, stability
-from pde_ops.errors import BackendError, DeclarationError
+from pde_ops.errors import DeclarationError
 from pde_ops.ops import advection, friction, laplacian, saturation_humidity
 
 T, q, u = po.Field("T", "K"), po.Field("q", "kg/kg"), po.Field("u", "m/s")
@@ -99,15 +99,6 @@ def test_only_what_is_added_may_want_a_gradient():
     result = tendency.march(still["state"], closures, March(DT, 2, None, given["added"], 2))
     (by_added,) = torch.autograd.grad(result.sum(), [given["added"]])
     assert torch.equal(by_added, torch.ones_like(by_added))
-
-
-def test_gradients_of_gradients_are_refused():
-    tendency, given = compiled("fused"), leaves()
-    closures = {name: given[name] for name in ("S_T", "rate", "v")}
-    result = tendency.march(given["state"], closures, March(DT, 3))
-    (first,) = torch.autograd.grad(result.sum(), [given["state"]], create_graph=True)
-    with pytest.raises(BackendError, match="first derivatives only"):
-        first.sum().backward()
 
 
 def test_a_march_of_the_step_without_a_rule_is_that_step_again_and_again():

@@ -92,6 +92,44 @@ def test_every_kind_of_nonsense_is_refused_when_declared():
         make_system().compile(GRID, backend="torhc")
 
 
+@pytest.mark.parametrize(
+    "equations",
+    [
+        lambda: {T: po.Positive("w", "1/s", init=1.0) * T, u: po.Positive("w", "1/s", init=1.0) * po.Field("T", "m/s")},
+        lambda: {T: S + po.Positive("w", "K/m", init=1.0) * po.Closure("S", "m/s")},
+        lambda: {T: S, po.Field("T", "m"): 0.0},
+        lambda: {u: u * po.Static("f", "1/s"), v: po.Field("u", "m/s", component="x") * po.Static("f", "1/s")},
+        lambda: {T: po.Positive("w", "1/s", init=1.0) * T, u: po.Positive("w", "1/s", init=2.0) * u},
+        lambda: {T: po.Positive("w", "1/s", init=1.0) * T, u: po.Positive("w", "1/s", init=1.0, cap=2.0) * u},
+        lambda: {T: po.Positive("w", "1/s", init=1.0) * T, u: po.Positive("w", "1/s", init=1.0, learnable=False) * u},
+        lambda: {T: po.Positive("w", "1/s", init=1.0) * T, u: po.Positive("w", "m/s**2", init=1.0)},
+    ],
+    ids=["field", "closure", "two equations", "component", "initial value", "cap", "learnable", "coefficient"],
+)
+def test_one_name_declared_in_two_ways_is_refused_with_both(equations):
+    with pytest.raises(DeclarationError, match=r"(two symbols are called|is declared with two).* and .*"):
+        po.PDESystem("mixed", equations())
+
+
+def test_one_name_declared_twice_alike_is_one_symbol():
+    fields = po.Field("h", "J/kg"), po.Field("h", "m**2/s**2", latex="h_2")
+    system = po.PDESystem("alike", {fields[0]: po.Positive("w", "1/hour", init=3600.0) * fields[1]
+                                    + po.Positive("w", "1/s", init=1.0) * fields[0]})  # fmt: skip
+    assert len(system.coefficients) == 1 and system.compile(GRID).field_names == ("h",)
+
+
+def test_a_change_in_another_unit_is_no_second_equation_of_the_field():
+    with pytest.raises(DeclarationError, match=r"two symbols are called 'T'.*\[K\].*\[m\]"):
+        make_system().with_({po.Field("T", "m"): 0.0})
+
+
+def test_what_the_grid_supplies_has_the_unit_of_the_grid():
+    distance = po.Static("f", "m/s**2")
+    with pytest.raises(UnitError, match=r"Static 'f' is declared in \[m/s²\], but the grid supplies it in \[1/s\]"):
+        po.PDESystem("slip", {u: distance}).compile(GRID)
+    po.PDESystem("own", {u: distance}).compile(GRID, statics={"f": 1.0})
+
+
 def test_equal_subexpressions_become_one_node():
     once = lower([laplacian(u)], [u])
     twice = lower([laplacian(u) + laplacian(u) * 2.0], [u])

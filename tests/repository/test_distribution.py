@@ -59,7 +59,7 @@ def test_the_wheel_holds_the_packages_their_types_and_presets_and_no_tests(built
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)
     for package in PACKAGES:
         assert f"{package}/py.typed" in names
-    assert any(name.startswith("stationpde/presets/") for name in names)
+    assert any(name.startswith("stationpde/config/presets/") for name in names)
     assert any(name.startswith("fields/readers/maps/") for name in names)
 
 
@@ -78,7 +78,7 @@ def test_the_installed_package_is_the_wheel(environment, tmp_path):
 
 
 def test_the_demo_runs_from_outside_the_repository(environment, tmp_path):
-    outcome = command(environment, "demo", "--out", "demo", cwd=tmp_path)
+    outcome = command(environment, "demo", "--output", "demo", cwd=tmp_path)
     assert outcome.returncode == 0, outcome.stderr[-3000:]
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
 

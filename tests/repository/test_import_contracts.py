@@ -55,3 +55,48 @@ def test_a_planted_violation_breaks_a_contract(copy, package, statement, contrac
     assert outcome.returncode != 0
     broken = [line for line in outcome.stdout.splitlines() if " BROKEN" in line]
     assert any(contract in line for line in broken), outcome.stdout
+
+
+# One import against the arrow for each pair of neighbouring rooms, planted at once: a run of the linter takes seconds.
+UPWARDS = {
+    "fields": [
+        ("synthetic", "plots"), ("windows", "synthetic"), ("ingest", "windows"), ("lift", "ingest"), ("store", "lift"),
+        ("qc", "store"), ("checks", "qc"), ("grid", "checks"), ("readers", "grid"),
+    ],
+    "stationpde": [
+        ("report", "api"), ("evaluation", "report"), ("plots", "evaluation"), ("baselines", "evaluation"),
+        ("forecasting", "baselines"), ("training", "forecasting"), ("runs", "training"), ("model", "training"),
+        ("guide", "model"), ("physics", "guide"), ("data", "physics"), ("config", "data"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("package", sorted(UPWARDS))
+def test_an_import_against_the_arrow_between_rooms_breaks_a_contract(copy, package):
+    planted = []
+    for lower, upper in UPWARDS[package]:
+        planted.append(copy / package / lower / f"planted_{upper}.py")
+        planted[-1].write_text(f"def late():\n    import {package}.{upper}\n")
+    try:
+        outcome = lint(copy)
+    finally:
+        for path in planted:
+            path.unlink()
+    assert f"rooms of {package} import downwards BROKEN" in outcome.stdout
+    unnoticed = [
+        f"{package}.{lower} -> {package}.{upper}"
+        for lower, upper in UPWARDS[package]
+        if f"{package}.{lower} is not allowed to import {package}.{upper}" not in outcome.stdout
+    ]
+    assert unnoticed == []
+
+
+@pytest.mark.parametrize("package", sorted(UPWARDS))
+def test_a_module_outside_the_rooms_must_be_given_its_layer(copy, package):
+    planted = copy / package / "drawer.py"
+    planted.write_text("")
+    try:
+        outcome = lint(copy)
+    finally:
+        planted.unlink()
+    assert f"rooms of {package} import downwards BROKEN" in outcome.stdout

@@ -125,6 +125,7 @@ def test_the_wheel_holds_the_library_and_nothing_else(wheel_python, tmp_path):
 @pytest.mark.timeout(1200)
 def test_the_wheel_passes_the_tests_of_the_library(wheel_python, tmp_path):
     shutil.copytree(ROOT / "tests" / "pde_ops", tmp_path / "tests" / "pde_ops")
+    shutil.copytree(ROOT / "tests" / "support", tmp_path / "tests" / "support")
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "docs").mkdir()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+
 from training_processes import Zygote
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ __all__ = ["differentiate"]
 
 
 def differentiate(
-    graph: Graph, outputs: Sequence[tuple[Node, Node]], wanted: Callable[[Node], bool]
+    graph: Graph, outputs: Sequence[tuple[Node, Node]], derivatives_needed: Callable[[Node], bool]
 ) -> dict[Node, Node]:
     """Return the derivative by each wanted leaf that the (output, seed) pairs depend on."""
     order = reachable([node for node, _ in outputs])
     active: set[Node] = set()
     for node in order:
-        if (not node.args and wanted(node)) or any(a in active for a in node.args):
+        if (not node.args and derivatives_needed(node)) or any(a in active for a in node.args):
             active.add(node)
     seeds: dict[Node, Node] = {}
     for node, seed in outputs:
@@ -37,7 +37,7 @@ def differentiate(
 
 
 def _shares(g: Graph, node: Node, seed: Node) -> Iterator[tuple[Node, Node]]:
-    """What a node hands to each of its arguments."""
+    """Return what a node hands to each of its arguments."""
     a = node.args[0]
     match node.op:
         case "add":

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...errors import BackendError
 from .compiled import Call, Stored
 from .scaled import ScaleKernel, scale_kernel
+from .second_order import advanced_by_torch, by_torch, is_beyond_kernels, marched_by_torch, scaled_by_torch
 
 __all__ = ["Evaluate", "Repeat", "Scale", "evaluate", "repeat", "scale"]
 
@@ -46,7 +47,7 @@ def repeat(
     if _is_recorded(state, coefficients, factor, others):
         result: Tensor = Repeat.apply(call, pattern, state, coefficients, factor, added, *closures)  # type: ignore[no-untyped-call]
         return result
-    return _repeated(call, pattern, state, coefficients, factor, added, closures, kept=None)
+    return _repeated(call, pattern, state, coefficients, factor, added, closures, step_tensors=None)
 
 
 def scale(
@@ -74,19 +75,19 @@ class Evaluate(torch.autograd.Function):
         """Run the forward kernel."""
         result, stored = call.compiled.forward(call, state, closures, coefficients, factor, recording=True)
         ctx.call = call
-        read = call.compiled.to_save(call.kind)[1]
-        ctx.save_for_backward(state, coefficients, factor, *stored, *[closures[k] for k in read])
+        ctx.save_for_backward(state, coefficients, factor, *stored, *closures)
         return result
 
     @staticmethod
-    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """Run the adjoint kernel."""
-        seeds = {"seed": given.contiguous()}
-        if not torch.is_grad_enabled():
-            return (None, *_adjoint(ctx, seeds, ctx.saved_tensors, coefficients_at=2))
-        with torch.no_grad():
-            grads = _adjoint(ctx, seeds, ctx.saved_tensors, coefficients_at=2)
-        return (None, *_first_order(grads))
+        if is_beyond_kernels(grad_output):
+            state, coefficients, factor, _, _, *closures = ctx.saved_tensors
+            run = functools.partial(advanced_by_torch, ctx.call)
+            needed = ctx.needs_input_grad[1:]
+            return (None, *by_torch(run, [state, coefficients, factor, *closures], grad_output, needed))
+        seeds = {"seed": grad_output.contiguous()}
+        return (None, *_adjoint(ctx, seeds, ctx.saved_tensors, coefficients_at=2))
 
 
 class Repeat(torch.autograd.Function):
@@ -107,33 +108,35 @@ class Repeat(torch.autograd.Function):
         *closures: Tensor,
     ) -> Tensor:
         """Run the forward kernel as often as asked."""
-        kept: list[Tensor | None] = []
-        result = _repeated(call, pattern, state, coefficients, factor, added, closures, kept=kept)
-        ctx.call, ctx.pattern, ctx.adds = call, pattern, added is not None
-        read = call.compiled.to_save(call.kind)[1]
-        ctx.reads = len(read)
-        ctx.save_for_backward(coefficients, factor, *[closures[k] for k in read], *kept)
+        step_tensors: list[Tensor | None] = []
+        result = _repeated(call, pattern, state, coefficients, factor, added, closures, step_tensors=step_tensors)
+        ctx.call, ctx.pattern = call, pattern
+        ctx.closures = len(closures)
+        ctx.save_for_backward(state, coefficients, factor, added, *closures, *step_tensors)
         return result
 
     @staticmethod
-    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """Run the adjoint kernel from the last step to the first, and sum what each gives."""
-        coefficients, factor, *rest = ctx.saved_tensors
-        closures, kept = rest[: ctx.reads], rest[ctx.reads :]
+        first, coefficients, factor, added, *rest = ctx.saved_tensors
+        closures, step_tensors = rest[: ctx.closures], rest[ctx.closures :]
+        if is_beyond_kernels(grad_output):
+            run = functools.partial(marched_by_torch, ctx.call, ctx.pattern)
+            tensors = [first, coefficients, factor, added, *closures]
+            return (None, None, *by_torch(run, tensors, grad_output, ctx.needs_input_grad[2:]))
         steps, every = ctx.pattern
-        adding = ctx.adds and ctx.needs_input_grad[5]
-        with torch.no_grad():
-            seed, by_added, total = given.contiguous(), None, None
-            for step in range(steps, 0, -1):
-                if adding and step % every == 0:
-                    by_added = seed if by_added is None else by_added + seed
-                state, *stored = kept[3 * step - 3 : 3 * step]
-                saved = (state, coefficients, factor, *stored, *closures)
-                grads = _adjoint(ctx, {"seed": seed}, saved, coefficients_at=3)
-                seed = grads[0]  # type: ignore[assignment]
-                total = grads if total is None else _summed(total, grads, ctx.needs_input_grad[6:])
-            by_state, by_coefficients, by_factor, *by_closure = [seed, *total[1:]] if total else [seed, None, None]
-        return (None, None, *_first_order([by_state, by_coefficients, by_factor, by_added, *by_closure]))
+        adding = added is not None and ctx.needs_input_grad[5]
+        seed, by_added, total = grad_output.contiguous(), None, None
+        for step in range(steps, 0, -1):
+            if adding and step % every == 0:
+                by_added = seed if by_added is None else by_added + seed
+            state, *stored = step_tensors[3 * step - 3 : 3 * step]
+            saved = (state, coefficients, factor, *stored, *closures)
+            grads = _adjoint(ctx, {"seed": seed}, saved, coefficients_at=3)
+            seed = grads[0]  # type: ignore[assignment]
+            total = grads if total is None else _summed(total, grads, ctx.needs_input_grad[6:])
+        by_state, by_coefficients, by_factor, *by_closure = [seed, *total[1:]] if total else [seed, None, None]
+        return (None, None, by_state, by_coefficients, by_factor, by_added, *by_closure)
 
 
 class Scale(torch.autograd.Function):
@@ -145,23 +148,26 @@ class Scale(torch.autograd.Function):
     ) -> Tensor:
         """Run the tendency kernel and scale what it gives."""
         result, rate, notes, stored = _scaled(call, rule, state, coefficients, factor, closures, recording=True)
-        ctx.call = call
-        read = call.compiled.to_save(call.kind)[1]
-        ctx.save_for_backward(state, coefficients, factor, *stored, *[closures[k] for k in read], rate, notes)
+        ctx.call, ctx.rule = call, rule
+        ctx.save_for_backward(state, coefficients, factor, *stored, *closures, rate, notes)
         return result
 
     @staticmethod
-    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """Scale back, and run the adjoint of the tendency."""
-        with torch.no_grad():
-            given = given.contiguous()
-            *saved, rate, notes = ctx.saved_tensors
-            factor, call = saved[2], ctx.call
-            seed, by_factor = _scaler(call, given).backward(given, rate, call.dt, factor.double(), notes)
-            seeds = {"seed": seed, "direct seed": given}
-            grads = _adjoint(ctx, seeds, saved, coefficients_at=3)
-            grads[2] = by_factor.to(factor.dtype)
-        return (None, None, *_first_order(grads))
+        *saved, rate, notes = ctx.saved_tensors
+        if is_beyond_kernels(grad_output):
+            state, coefficients, factor, _, _, *closures = saved
+            run = functools.partial(scaled_by_torch, ctx.call, ctx.rule)
+            tensors = [state, coefficients, factor, *closures]
+            return (None, None, *by_torch(run, tensors, grad_output, ctx.needs_input_grad[2:]))
+        grad_output = grad_output.contiguous()
+        factor, call = saved[2], ctx.call
+        seed, by_factor = _scaler(call, grad_output).backward(grad_output, rate, call.dt, factor.double(), notes)
+        seeds = {"seed": seed, "direct seed": grad_output}
+        grads = _adjoint(ctx, seeds, saved, coefficients_at=3)
+        grads[2] = by_factor.to(factor.dtype)
+        return (None, None, *grads)
 
 
 def _repeated(
@@ -173,26 +179,27 @@ def _repeated(
     added: Tensor | None,
     closures: Sequence[Tensor],
     *,
-    kept: list[Tensor | None] | None,
+    step_tensors: list[Tensor | None] | None,
 ) -> Tensor:
-    """The last state; ``kept`` takes what the adjoint of each step wants: state, intermediates, values."""
+    """Return the last state; append to ``step_tensors`` what each adjoint needs: state, intermediates, values."""
     steps, every = pattern
     for step in range(1, steps + 1):
-        result, stored = call.compiled.forward(call, state, closures, coefficients, factor, recording=kept is not None)
-        if kept is not None:
-            kept += [state, *stored]
+        recording = step_tensors is not None
+        result, stored = call.compiled.forward(call, state, closures, coefficients, factor, recording=recording)
+        if step_tensors is not None:
+            step_tensors += [state, *stored]
         if added is not None and step % every == 0:
             result += added
         state = result
     return state
 
 
-def _summed(total: list[Tensor | None], grads: list[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
+def _summed(total: list[Tensor | None], grads: list[Tensor | None], needs_grad: Sequence[bool]) -> list[Tensor | None]:
     """Derivatives by scalars and by the closures that are asked for; that by the state is the next seed."""
     sums = list(total)
     for k, grad in enumerate(grads[1:], 1):
         before = total[k]
-        if grad is not None and before is not None and (k < 3 or wanted[k - 3]):
+        if grad is not None and before is not None and (k < 3 or needs_grad[k - 3]):
             sums[k] = before + grad
     return sums
 
@@ -224,7 +231,7 @@ def _adjoint(ctx: Any, seeds: dict[str, Tensor], saved: Sequence[Any], *, coeffi
     state, coefficients, factor, intermediates, values, *rest = saved
     compiled = call.compiled
     read = compiled.to_save(call.kind)[1]
-    closures = dict(zip(read, rest, strict=True)) if read else {}
+    closures = {k: rest[k] for k in read}
     needed = ctx.needs_input_grad
     by_coefficients, by_factors = needed[coefficients_at], call.kind == "advance" and needed[coefficients_at + 1]
     by_state, by_closure, by_scalar = compiled.backward(
@@ -234,27 +241,3 @@ def _adjoint(ctx: Any, seeds: dict[str, Tensor], saved: Sequence[Any], *, coeffi
     of_factors = by_scalar[count:] if by_factors else None
     of_coefficients = (by_scalar[:count] if by_factors else by_scalar) if by_coefficients else None
     return [by_state, of_coefficients, of_factors, *by_closure]
-
-
-class _Refuse(torch.autograd.Function):
-    """Identity that cannot be differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(t.clone() for t in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *given: Tensor) -> Any:
-        raise BackendError(
-            "backend 'fused' gives first derivatives only, but its gradient was differentiated again",
-            do="use backend 'torch' for second derivatives",
-        )
-
-
-def _first_order(grads: list[Tensor | None]) -> list[Tensor | None]:
-    """Under ``create_graph`` gradients are asked to be differentiable: say so when somebody tries."""
-    if not torch.is_grad_enabled():
-        return grads
-    present = [g.detach().requires_grad_() for g in grads if g is not None]
-    refused = iter(_Refuse.apply(*present))  # type: ignore[no-untyped-call]
-    return [None if g is None else next(refused) for g in grads]

@@ -83,14 +83,14 @@ class CKernel:
     def __call__(self, arguments: Arguments) -> Tensor | None:
         """Run it; return the derivatives by the scalars."""
         blocks, closures = arguments.blocks, arguments.closures
-        given = [blocks[kind].data_ptr() for kind in self._blocks]
+        pointers = [blocks[kind].data_ptr() for kind in self._blocks]
         for kind, index in self._separate:
             tensor = closures[index] if kind == "closure" else arguments.planes[kind, index]
             sample, row, _ = tensor.stride()
-            given += (tensor.data_ptr(), sample, row)
+            pointers += (tensor.data_ptr(), sample, row)
         derivatives = None if self._scalars is None else torch.empty(self._scalars, dtype=self._dtype)
         failed = self._run(
-            self._given.pack(*given),
+            self._given.pack(*pointers),
             arguments.batch,
             self._ny,
             arguments.coefficients.data_ptr(),

@@ -1,13 +1,23 @@
-"""Call a kernel that numba compiled."""
+"""Call a kernel that numba compiled.
+
+Source and machine code lie in a folder of the kernel cache, with the digests of what numba wrote. numba's files are
+pickles: they are read only if this user alone may write them and they are what was noted.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import importlib
 import importlib.util
 import json
 import logging
+import os
 import shutil
+import sys
+from collections.abc import Iterator
+from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +26,7 @@ import torch
 from torch import Tensor
 
 from .binding import Arguments
-from .cache import cache_directory, publish
+from .cache import private_folder, publish
 from .emit_c import SEPARATE
 from .emit_numba import emit_numba
 from .plan import Kernel
@@ -24,6 +34,8 @@ from .plan import Kernel
 __all__ = ["NumbaKernel"]
 
 log = logging.getLogger(__name__)
+
+LAYOUT = "modules by name"  # of the stored files; another one makes new folders
 
 
 class NumbaKernel:
@@ -38,7 +50,7 @@ class NumbaKernel:
         self._scalars = kernel.derivatives
         infos = [kernel.traced.arrays[a] for a in kernel.arrays()]
         self._places: list[tuple[str, Any]] = [(i.kind, i.name if i.kind in SEPARATE[1:] else i.index) for i in infos]
-        self._is_new = True
+        self._signatures = -1  # as many as are noted in the cache; arrays of another layout make a new one
 
     def __call__(self, arguments: Arguments) -> Tensor:
         """Run it; return the derivatives by the scalars."""
@@ -53,9 +65,10 @@ class NumbaKernel:
             arguments.rows[0],
             derivatives.numpy(),
         )
-        if self._is_new:
+        signatures = len(getattr(self._module.run, "signatures", ()))
+        if signatures != self._signatures:
             _seal(self._directory)
-            self._is_new = False
+            self._signatures = signatures
         return derivatives.to(self._dtype)
 
     def _array(self, arguments: Arguments, kind: str, index: Any) -> Tensor:
@@ -70,10 +83,9 @@ class NumbaKernel:
 
 
 def _stored(source: str) -> Path:
-    """Directory of a module with this source in the cache; compiled files that were tampered with are dropped."""
-    key = hashlib.sha256(source.encode()).hexdigest()[:32]
-    directory = cache_directory() / f"numba-{key}"
-    directory.mkdir(mode=0o700, exist_ok=True)
+    """Return the folder of a module with this source in the cache; compiled files that were changed are dropped."""
+    key = hashlib.sha256(f"{LAYOUT}\n{source}".encode()).hexdigest()[:32]
+    directory = private_folder(f"numba-{key}")
     module = directory / "kernel.py"
     try:
         same = module.read_text(encoding="utf-8") == source
@@ -85,28 +97,59 @@ def _stored(source: str) -> Path:
     if compiled.exists() and _digests(directory) != _sealed(directory):
         log.warning("compiled files of %s in the kernel cache are damaged and will be rebuilt", directory.name)
         shutil.rmtree(compiled, ignore_errors=True)
+    compiled.mkdir(mode=0o700, exist_ok=True)
     return directory
+
+
+class _SourceAlone(SourceLoader):
+    """Loads a module from its source, never from compiled Python that lies beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self._path)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return Path(os.fsdecode(path)).read_bytes()
 
 
 @functools.cache
 def _imported(directory: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        f"pde_ops_{directory.name.replace('-', '_')}", directory / "kernel.py"
-    )
-    assert spec is not None and spec.loader is not None
+    name = f"pde_ops_{directory.name.replace('-', '_')}"
+    loader = _SourceAlone(directory / "kernel.py")
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.modules[name] = module  # stored machine code names the module that it belongs to, and is not loaded without
+    with _cache_beside_the_source():
+        loader.exec_module(module)
     return module
 
 
+@contextlib.contextmanager
+def _cache_beside_the_source() -> Iterator[None]:
+    """Have numba keep what it compiles in the folder of the module, whatever its environment variables say."""
+    config = importlib.import_module("numba").config
+    changes = {name: "" for name in ("CACHE_DIR", "CACHE_LOCATOR_CLASSES") if hasattr(config, name)}
+    before = {name: getattr(config, name) for name in changes}
+    try:
+        for name, value in changes.items():
+            setattr(config, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(config, name, value)
+
+
 def _digests(directory: Path) -> dict[str, str]:
-    found = {}
+    digests = {}
     for path in sorted((directory / "__pycache__").glob("*.nb*")):
         try:
-            found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError:
             continue  # another process is replacing it
-    return found
+    return digests
 
 
 def _sealed(directory: Path) -> dict[str, str]:
@@ -118,4 +161,8 @@ def _sealed(directory: Path) -> dict[str, str]:
 
 
 def _seal(directory: Path) -> None:
+    """Note what numba has written, and take it from the group, which an open umask had let in."""
+    for path in (directory / "__pycache__").glob("*.nb*"):
+        with contextlib.suppress(FileNotFoundError):  # another process is replacing it
+            path.chmod(0o600)
     publish(directory / "sealed.json", json.dumps(_digests(directory)).encode())

@@ -2,8 +2,8 @@
 
 A library is stored under the hash of everything that shaped it: source, flags, compiler version and processor. It
 appears by an atomic rename, with a side file that holds its SHA-256; both are checked before it is loaded, so that a
-truncated or damaged file, or a process that died half way, only costs a rebuild. Any number of processes may build
-the same kernel at once.
+truncated or damaged file, one that somebody else owns or may write, or a process that died half way, only costs a
+rebuild. Any number of processes may build the same kernel at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import BackendError
-from .cache import cache_directory, publish
+from .cache import cache_directory, foreign, publish
 
 __all__ = ["Compiler", "find_compiler", "load_library"]
 
@@ -60,8 +60,8 @@ class Compiler:
 @functools.lru_cache(maxsize=1)
 def find_compiler() -> Compiler | None:
     """Return the first compiler that runs: ``$CC``, cc, gcc, clang."""
-    given = shlex.split(os.environ.get("CC", ""))
-    for command in ([given] if given else []) + [["cc"], ["gcc"], ["clang"]]:
+    words = shlex.split(os.environ.get("CC", ""))
+    for command in ([words] if words else []) + [["cc"], ["gcc"], ["clang"]]:
         if shutil.which(command[0]) is not None:
             try:
                 return Compiler(command)
@@ -71,7 +71,7 @@ def find_compiler() -> Compiler | None:
 
 
 def library_path(source: str, compiler: Compiler) -> Path:
-    """Where the library of a source is kept."""
+    """Return the path at which the library of a source is kept."""
     key = hashlib.sha256("\0".join([source, *compiler.command, compiler.version, *FLAGS, _processor()]).encode())
     return cache_directory() / f"kernel-{key.hexdigest()[:32]}.so"
 
@@ -91,14 +91,18 @@ def load_library(source: str, compiler: Compiler) -> ctypes.CDLL:
 
 
 def is_sound(path: Path) -> bool:
-    """Whether a stored file is there and is what was written."""
+    """Tell whether a stored file is there and is what was written, by this user."""
+    problem = foreign(path) or foreign(_side_file(path))
+    if problem is not None:
+        log.warning("a kernel in the cache will be rebuilt: %s", problem)
+        return False
     try:
         expected = _side_file(path).read_text(encoding="ascii").strip()
         actual = hashlib.sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
         return False
-    except (OSError, UnicodeDecodeError) as problem:
-        log.warning("cannot read %s from the kernel cache: %s", path.name, problem)
+    except (OSError, UnicodeDecodeError) as error:
+        log.warning("cannot read %s from the kernel cache: %s", path.name, error)
         return False
     if actual != expected:
         log.warning("%s in the kernel cache is damaged and will be rebuilt", path.name)
@@ -124,8 +128,12 @@ def _build(source: str, compiler: Compiler, path: Path) -> None:
                 problems.append(problem)
         else:
             raise problems[0]
-    publish(path, content)
-    publish(_side_file(path), hashlib.sha256(content).hexdigest().encode("ascii"))
+    try:
+        publish(path, content)
+        publish(_side_file(path), hashlib.sha256(content).hexdigest().encode("ascii"))
+    except OSError as problem:
+        message = f"the compiled kernel {path} cannot be stored: {problem}"
+        raise BackendError(message, do="delete what is there, or set STATIONPDE_CACHE to another directory") from None
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -136,7 +144,10 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         raise BackendError(message, do="set CC to a working one") from None
     if result.returncode != 0:
         shown = "\n".join((result.stderr or result.stdout).splitlines()[:SHOWN_LINES])
-        raise BackendError(f"the C compiler `{command[0]}` failed with code {result.returncode}:\n{shown}")
+        raise BackendError(
+            f"the C compiler `{command[0]}` failed with code {result.returncode}:\n{shown}",
+            do="mend or replace it (CC names another), or set PDE_OPS_FUSED=numba or PDE_OPS_FUSED=torch",
+        )
     return result
 
 
@@ -150,7 +161,7 @@ def _has_symbol(name: str) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def _processor() -> str:
-    """What distinguishes this processor for ``-march=native``."""
+    """Return what distinguishes this processor for ``-march=native``."""
     described = {platform.machine(), platform.processor(), sys.platform}
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:

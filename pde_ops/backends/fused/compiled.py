@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...grid import Grid2D
+from ...grid import BoundGrid, Grid2D
+from ..eager import EagerRunner
 from .binding import Arguments, Launch
 from .engine import Engine
 from .ir import Node
@@ -32,6 +33,7 @@ class Call:
     ----------
     planes : statics and grid arrays, by (kind, name)
     rows : values per row, ``[row, y]`` float64, and their address
+    body : runs the same by the operators' torch bodies, on these statics and this grid
     """
 
     compiled: Compiled
@@ -39,6 +41,9 @@ class Call:
     dt: float
     planes: Mapping[tuple[str, str], Tensor]
     rows: tuple[np.ndarray[Any, np.dtype[np.float64]], int]
+    body: EagerRunner
+    statics: Mapping[str, Tensor]
+    grid: BoundGrid
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +151,22 @@ class Compiled:
         return by_state, grads, scalars
 
     def to_save(self, kind: Kind) -> tuple[list[Node], tuple[int, ...]]:
-        """Values that the adjoint wants saved, and positions of the closures that it reads."""
-        found = self._saved.get(kind)
-        if found is None:
-            found = self._saved[kind] = values_to_save(self.traced, self.outputs(kind), self.seeded(kind))
-        return found
+        """Return values that the adjoint wants saved, and positions of the closures that it reads."""
+        saved_values = self._saved.get(kind)
+        if saved_values is None:
+            saved_values = self._saved[kind] = values_to_save(self.traced, self.outputs(kind), self.seeded(kind))
+        return saved_values
 
     def _adjoint(self, kind: Kind, dtype: torch.dtype, wants: frozenset[str]) -> _Adjoint:
         key = (kind, dtype, wants)
-        found = self._backward.get(key)
-        if found is None:
+        adjoint = self._backward.get(key)
+        if adjoint is None:
             kernel = backward_kernel(self.traced, self.seeded(kind), wants, self.to_save(kind)[0])
             written = {(self.traced.arrays[a].kind, self.traced.arrays[a].index) for a in kernel.arrays()}
             fields, closures = range(len(self.traced.outputs)), range(self.traced.closures)
-            found = self._backward[key] = _Adjoint(
+            adjoint = self._backward[key] = _Adjoint(
                 self.engine.make(kernel, self.grid, dtype),
                 tuple(k for k in fields if ("gradient field", k) not in written),
                 tuple(k for k in closures if ("gradient closure", k) not in written),
             )
-        return found
+        return adjoint

@@ -215,7 +215,7 @@ class _SweepSource:
         return "\n".join([*lines, "}"])
 
     def read(self, node: Node) -> str:
-        """Text that loads a stored value."""
+        """Return the text that loads a stored value."""
         r = node.data
         if r.array in self.direct:
             return f"load(i{self.direct.index(r.array)} + x)"
@@ -225,22 +225,22 @@ class _SweepSource:
         return f"load(win + x + ({r.north * len(self.views) + v}) * PITCH{self.k} + ({r.east}))"
 
     def cells(self) -> str:
-        """The loops over the cells of a row, chunk by chunk."""
+        """Return the loops over the cells of a row, chunk by chunk."""
         k, sweep = self.k, self.sweep
         texts: list[str] = []
-        kept: dict[Node, str] = {}
+        loaded: dict[Node, str] = {}
         writes = list(self.writes())
         for loop in loops(sweep.roots, sweep.seeds):
             mine = [writes[i] for i in loop.writes]
             writer = VectorWriter(
-                [*loop.keeps, *(node for node, _ in mine)], self.source.table, self.read, self.source.double, kept
+                [*loop.keeps, *(node for node, _ in mine)], self.source.table, self.read, self.source.double, loaded
             )
-            fresh = {node: f"tmp + {len(kept) + i} * CHUNK + x - c" for i, node in enumerate(loop.keeps)}
+            fresh = {node: f"tmp + {len(loaded) + i} * CHUNK + x - c" for i, node in enumerate(loop.keeps)}
             for node, place in fresh.items():
                 writer.lines.append(f"store({place}, {writer.value(node)});")
             for node, text in mine:
                 writer.lines.append(text.format(writer.value(node)))
-            kept |= {node: f"load({place})" for node, place in fresh.items()}
+            loaded |= {node: f"load({place})" for node, place in fresh.items()}
             # The barrier keeps the compiler from fetching the constants of all loops at once, and spilling them.
             texts += [
                 '{ __asm__("" : "+r"(row), "+r"(sc));',
@@ -254,7 +254,7 @@ class _SweepSource:
             "    const real *const *in, real *const *out, const vf *restrict row, const vf *restrict sc,",
             "    const real *restrict sign, vi mask, long count, double *sums)",
             "{",
-            f"    real tmp[{max(1, len(kept))} * CHUNK] __attribute__((aligned(64)));",
+            f"    real tmp[{max(1, len(loaded))} * CHUNK] __attribute__((aligned(64)));",
             *(f"    const real *restrict i{i} = in[{i}];" for i in range(len(self.direct))),
             # Two carries may meet in one row (at a border, or in a spare one): those pointers are not `restrict`.
             *(f"    real *{'' if o < len(self.here) else 'restrict '}o{o} = out[{o}];" for o in range(self.outputs)),
@@ -271,7 +271,7 @@ class _SweepSource:
         return "\n".join(lines)
 
     def writes(self) -> Iterator[tuple[Node, str]]:
-        """Each output of the inner loop, in the order of the sweep's roots, with the statement that writes it."""
+        """Return each output of the inner loop, in the order of the sweep's roots, with its writing statement."""
         k, sweep = self.k, self.sweep
         for b, node in enumerate(sweep.buffers):
             yield node, f"store(buf + x + {b} * BUFFER{k}, MASKED({{}}));"
@@ -324,13 +324,13 @@ class _SweepSource:
         return "\n".join([*lines, "    (void)row; (void)sc; (void)sign;", "}"])
 
     def target(self, carry: Carry) -> str:
-        """Row ``s`` of the array that derivatives are carried to, cleared when it is touched for the first time."""
+        """Return row ``s`` of the array that derivatives are carried to, cleared when first touched."""
         array, fresh = carry.view.array, self.sweep.cleared
         row = f"ROW_OF({self.source.slot_of(array)}, s)"
         return f"cleared({row}, touched + {fresh.index(array)} * (r1 - r0) + s - r0)" if array in fresh else row
 
     def task(self) -> str:
-        """The driver: one sample, one block of rows."""
+        """Return the driver: one sample, one block of rows."""
         k, sweep = self.k, self.sweep
         slot = self.source.slot_of
         loop = [

@@ -14,7 +14,7 @@ _INFIX = {"add": "+", "mul": "*", "lt": "<", "le": "<=", "eq": "=="}
 
 
 def literal(value: float, double: bool) -> str:
-    """A number in C."""
+    """Return a number in C."""
     if math.isnan(value):
         return "NAN"
     if math.isinf(value):
@@ -83,7 +83,7 @@ class VectorWriter:
         table: SlowTable,
         read: Callable[[Node], str],
         double: bool,
-        kept: Mapping[Node, str],
+        loaded: Mapping[Node, str],
     ) -> None:
         self.lines: list[str] = []
         self.hoisted: dict[str, str] = {}  # name to declaration, of what does not change along a row
@@ -91,8 +91,8 @@ class VectorWriter:
         self._table = table
         self._read = read
         self._double = double
-        self._kept = kept  # what an earlier loop has left in memory
-        self._uses = Counter(a for n in reachable(roots, leaves=kept) if n not in kept for a in n.args)
+        self._kept = loaded  # what an earlier loop has left in memory
+        self._uses = Counter(a for n in reachable(roots, leaves=loaded) if n not in loaded for a in n.args)
         self._uses.update(roots)
 
     def value(self, root: Node) -> str:
@@ -115,7 +115,7 @@ class VectorWriter:
         return node.op == "recip" and self._uses[node] == 1
 
     def _operand(self, node: Node) -> str:
-        """Text of a value; a number stays a number, which vector arithmetic accepts."""
+        """Return the text of a value; a number stays a number, which vector arithmetic accepts."""
         return literal(node.data, self._double) if node.op == "const" else self._vector(node)
 
     def _vector(self, node: Node) -> str:

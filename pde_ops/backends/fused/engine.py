@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import logging
 import os
@@ -45,7 +46,7 @@ class Engine:
         raise BackendError("no generator of fused kernels is available here")
 
     def describe(self) -> str:
-        """One line for :meth:`pde_ops.backends.Runner.describe`."""
+        """Return one line for :meth:`pde_ops.backends.Runner.describe`."""
         return f"{'C by ' + repr(self.compiler) if self.compiler else self.name} ({self.reason})"
 
 
@@ -67,12 +68,24 @@ def _choose(forced: str) -> Engine:
             raise BackendError(f"${VARIABLE}=c but no C compiler runs here", do="install gcc or clang, or set CC")
         reason = "no C compiler was found"
     if forced in ("", "numba"):
-        if importlib.util.find_spec("numba") is not None:
+        problem = _numba_fault()
+        if problem is None:
             return _noted(Engine("numba", reason))
         if forced:
-            raise BackendError(f"${VARIABLE}=numba but numba is not installed", do="pip install numba")
-        reason = "neither a C compiler nor numba was found"
+            raise BackendError(f"${VARIABLE}=numba but {problem}", do="pip install numba")
+        reason = f"no C compiler was found, and {problem}"
     return _noted(Engine("torch", reason))
+
+
+def _numba_fault() -> str | None:
+    """Say why numba cannot be used: it may be installed and yet refuse the numpy beside it."""
+    if importlib.util.find_spec("numba") is None:
+        return "numba is not installed"
+    try:
+        importlib.import_module("numba")
+    except (ImportError, OSError, SystemError) as problem:
+        return f"numba cannot be imported ({problem})"
+    return None
 
 
 def _noted(engine: Engine) -> Engine:

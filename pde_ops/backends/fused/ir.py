@@ -80,36 +80,36 @@ class Graph:
 
     def _make(self, op: str, args: tuple[Node, ...] = (), data: Any = None, level: int = LITERAL) -> Node:
         key = (op, data, *(a.index for a in args))
-        found = self._known.get(key)
-        if found is None:
+        node = self._known.get(key)
+        if node is None:
             level = max((a.level for a in args), default=level)
-            found = self._known[key] = Node(op, args, data, level, len(self._known))
-        return found
+            node = self._known[key] = Node(op, args, data, level, len(self._known))
+        return node
 
     # leaves
 
     def const(self, value: float) -> Node:
-        """A number."""
+        """Return a number."""
         key = ("const", float(value).hex())
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = Node("const", (), float(value), LITERAL, len(self._known))
-        return found
+        node = self._known.get(key)
+        if node is None:
+            node = self._known[key] = Node("const", (), float(value), LITERAL, len(self._known))
+        return node
 
     def truth(self, value: bool) -> Node:
-        """A known condition."""
+        """Return a known condition."""
         return self._make("truth", data=bool(value))
 
     def scalar(self, slot: int) -> Node:
-        """A value given anew at each call: a coefficient, a factor, the time step."""
+        """Return a value given anew at each call: a coefficient, a factor, the time step."""
         return self._make("scalar", data=slot, level=SCALAR)
 
     def row(self, row: int, north: int = 0) -> Node:
-        """A value per row."""
+        """Return a value per row."""
         return self._make("row", data=RowRead(row, north), level=ROW)
 
     def cell(self, array: int, east: int = 0, north: int = 0, odd: str = "") -> Node:
-        """A value of a stored array; the cell itself has no wall to look through, so no parity."""
+        """Return a value of a stored array; the cell itself has no wall to look through, so no parity."""
         here = east == 0 and north == 0
         return self._make("cell", data=CellRead(array, "" if here else odd, east, north), level=CELL)
 
@@ -150,7 +150,7 @@ class Graph:
         return self._make("mul", (a, b))
 
     def add(self, a: Node, b: Node) -> Node:
-        """Sum; terms that share a factor on either side of the slow/fast border are joined."""
+        """Return the sum; terms that share a factor on either side of the slow/fast border are joined."""
         if a.op == "const" and b.op == "const":
             return self.const(a.data + b.data)
         if (a.level, a.index) > (b.level, b.index):
@@ -171,14 +171,14 @@ class Graph:
         return self._make("add", (a, b))
 
     def sum(self, terms: Iterable[Node]) -> Node:
-        """Sum of any number of terms."""
+        """Return the sum of any number of terms."""
         total = self.zero
         for term in terms:
             total = self.add(total, term)
         return total
 
     def recip(self, a: Node) -> Node:
-        """One over ``a``."""
+        """Return one over ``a``."""
         if a.op == "const":
             return self.const(1.0 / a.data if a.data else math.copysign(math.inf, a.data))
         if a.op == "recip":
@@ -195,7 +195,7 @@ class Graph:
         return self.mul(a, self.recip(b))
 
     def power(self, a: Node, exponent: float) -> Node:
-        """``a`` to a fixed power: products for small whole and half exponents, exp and log otherwise."""
+        """Return ``a`` to a fixed power: products for small whole and half exponents, exp and log otherwise."""
         if exponent < 0.0:
             return self.recip(self.power(a, -exponent))
         whole = math.floor(exponent)
@@ -210,7 +210,7 @@ class Graph:
         return self.function("exp", self.mul(self.const(exponent), self.function("log", a)))
 
     def function(self, name: str, a: Node) -> Node:
-        """An elementary function."""
+        """Return an elementary function."""
         if a.op == "const":
             try:
                 return self.const(_FOLD[name](a.data))
@@ -221,7 +221,7 @@ class Graph:
     # conditions
 
     def compare(self, op: str, a: Node, b: Node) -> Node:
-        """``a < b``, ``a <= b`` or ``a == b``."""
+        """Return ``a < b``, ``a <= b`` or ``a == b``."""
         if a.op == "const" and b.op == "const":
             return self.truth(_COMPARE[op](a.data, b.data))
         return self._make(op, (a, b))
@@ -234,7 +234,7 @@ class Graph:
         return self._make(op, conditions)
 
     def select(self, condition: Node, a: Node, b: Node) -> Node:
-        """``a`` where the condition holds, ``b`` elsewhere."""
+        """Return ``a`` where the condition holds, ``b`` elsewhere."""
         if condition.op == "truth":
             return a if condition.data else b
         if a.op == "select" and a.args[0] is condition:
@@ -263,13 +263,13 @@ class Graph:
         return leaves[node]
 
     def raw(self, op: str, *args: Node) -> Node:
-        """An operation exactly as given, with nothing simplified."""
+        """Return an operation exactly as given, with nothing simplified."""
         if op in ("add", "mul"):
             args = tuple(sorted(args, key=lambda a: (a.level, a.index)))
         return self._make(op, args)
 
     def again(self, node: Node, args: tuple[Node, ...]) -> Node:
-        """The same operation on other arguments, simplified."""
+        """Return the same operation on other arguments, simplified."""
         if not args or args == node.args:
             return node
         if node.op in ("add", "mul", "recip", "select"):

@@ -126,16 +126,16 @@ class Sweep:
         return [n.data for n in reachable(self.roots) if n.op == "cell"]
 
     def views(self) -> list[View]:
-        """Arrays that need neighbours, each with its parity."""
+        """Return arrays that need neighbours, each with its parity."""
         return list(dict.fromkeys(View(r.array, r.odd) for r in self.reads() if r.east or r.north))
 
     def radius(self) -> tuple[int, int]:
-        """How far east-west and north-south neighbours are read."""
+        """Return how far east-west and north-south neighbours are read."""
         reads = self.reads()
         return max((abs(r.east) for r in reads), default=0), max((abs(r.north) for r in reads), default=0)
 
     def reach(self) -> int:
-        """How far east-west derivatives are carried."""
+        """Return how far east-west derivatives are carried."""
         return max((abs(t.east) for c in self.carries for t in c.taps), default=0)
 
 
@@ -149,7 +149,7 @@ class Kernel:
     derivatives: int = 0  # number of scalars to differentiate by: coefficients, then factors if they are wanted
 
     def arrays(self) -> list[int]:
-        """Arrays read or written, in a fixed order."""
+        """Return arrays read or written, in a fixed order."""
         used: set[int] = set()
         for sweep in self.sweeps:
             used |= {read.array for read in sweep.reads()} | {s.array for s in sweep.stores}
@@ -157,13 +157,13 @@ class Kernel:
         return sorted(used)
 
     def slow_nodes(self) -> list[Node]:
-        """Values needed in or beside the inner loops that change at most once a row, numbers apart."""
-        found: dict[Node, None] = {}
+        """Return values needed in or beside the inner loops that change at most once a row, numbers apart."""
+        row_values: dict[Node, None] = {}
         for sweep in self.sweeps:
             parts = reachable(sweep.roots)
             used = [a for n in parts if n.level == CELL for a in n.args] + sweep.roots + sweep.slow
-            found.update((n, None) for n in used if n.level < CELL and n.op not in ("const", "truth"))
-        return list(found)
+            row_values.update((n, None) for n in used if n.level < CELL and n.op not in ("const", "truth"))
+        return list(row_values)
 
     @property
     def seeded(self) -> bool:
@@ -191,7 +191,7 @@ def forward_kernel(traced: Traced, outputs: Sequence[Node], saved: Sequence[Node
 
 
 def values_to_save(traced: Traced, outputs: Sequence[Node], seeded: Seeded) -> tuple[list[Node], tuple[int, ...]]:
-    """What the way back needs beside the state: computed values, and positions of closures.
+    """Return what the way back needs beside the state: computed values, and positions of closures.
 
     The values are transcendental functions that it would have to compute again, a quarter of its work; reading them
     costs next to nothing. A program with more of them than fields gets none: the memory they would hold until then is
@@ -256,8 +256,8 @@ class _Adjoint:
         rows: dict[tuple[View, int], dict[int, Node]] = {}
         derivatives = differentiate(self.graph, pairs, self.wanted)
         if self.saved:
-            known = dict(self.saved)
-            derivatives = {leaf: self.graph.rebuild(node, known) for leaf, node in derivatives.items()}
+            stored = dict(self.saved)
+            derivatives = {leaf: self.graph.rebuild(node, stored) for leaf, node in derivatives.items()}
         self.values += derivatives.values()
         homes = self.home_parity(derivatives)
         for leaf, node in derivatives.items():
@@ -303,13 +303,13 @@ def _share_buffers(one: Node, sweep: Sweep) -> None:
         return (node.args[0], node.args[1]) if slow_first else (one, node)
 
     uses = Counter(split(node)[1] for node in sweep.buffers)
-    kept: dict[Node, int] = {}
+    slots: dict[Node, int] = {}
     renamed: list[tuple[int, Node]] = []
     for node in sweep.buffers:
         slow, fast = split(node)
         sign = slow.op == "const" and abs(slow.data) == 1.0
         if uses[fast] < 2 and not sign:
             slow, fast = one, node
-        renamed.append((kept.setdefault(fast, len(kept)), slow))
-    sweep.buffers = list(kept)
+        renamed.append((slots.setdefault(fast, len(slots)), slow))
+    sweep.buffers = list(slots)
     sweep.carries = [replace(c, taps=tuple(Tap(t.east, *renamed[t.buffer]) for t in c.taps)) for c in sweep.carries]

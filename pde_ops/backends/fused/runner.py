@@ -1,7 +1,8 @@
 """The fused backend's runner: generated kernels behind ``torch.autograd``.
 
-It runs on the CPU, in float32 (for speed) or float64 (for verification). First derivatives only. Results do not
-depend on the number of threads, which follows ``torch.set_num_threads``.
+It runs on the CPU, in float32 (for speed) or float64 (for verification). First derivatives come
+from generated adjoints; higher ones, and whatever ``torch.func`` transforms, from the torch bodies that the kernels
+were traced from. Results do not depend on the number of threads, which follows ``torch.set_num_threads``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 from ...errors import BackendError
 from ...grid import ROW_STATICS, BoundGrid, Grid2D
 from ...lowering import Program
+from ...transforms import is_transforming
 from .. import Inputs, March
 from ..eager import EagerRunner
 from .autograd import evaluate, repeat, scale
@@ -56,7 +58,7 @@ class FusedRunner:
         """Return F(state)."""
         if torch.compiler.is_compiling():
             return _outside(self.tendency, inputs)
-        if self.engine.name == "torch":
+        if self._takes_baseline():
             return self._baseline.tendency(inputs)
         return self._evaluate("tendency", inputs, 0.0, None)
 
@@ -64,7 +66,7 @@ class FusedRunner:
         """Return state + factor · dt · F(state)."""
         if torch.compiler.is_compiling():
             return _outside(self.advance, inputs, dt, factor)
-        if self.engine.name == "torch":
+        if self._takes_baseline():
             return self._baseline.advance(inputs, dt, factor)
         return self._evaluate("advance", inputs, dt, factor)
 
@@ -72,7 +74,7 @@ class FusedRunner:
         """Return the state after several steps with all else held: one function to torch, whatever their number."""
         if torch.compiler.is_compiling():
             return _outside(self.march, inputs, march)
-        if self.engine.name == "torch":
+        if self._takes_baseline():
             return self._baseline.march(inputs, march)
         state, coefficients, factor, closures = self._checked(inputs, march.factor)
         added = None if march.added is None else _dense(march.added, state.dtype)
@@ -85,7 +87,7 @@ class FusedRunner:
             return _outside(self.scaled_advance, inputs, dt, factor, rule, rho)
         from ...integrators.scaling import QUIET, scaled
 
-        if self.engine.compiler is None or rule not in RULES:
+        if self.engine.compiler is None or rule not in RULES or is_transforming():
             increment = dt * self.tendency(inputs)
             return inputs.state + factor[:, None, None] * scaled(increment, inputs.state, rule, rho)  # type: ignore[arg-type]
         state, coefficients, factor, closures = self._checked(inputs, factor)
@@ -99,12 +101,15 @@ class FusedRunner:
         stages = len(compiled.traced.stages) + 1
         return f"fused: {stages} stage{'s' if stages > 1 else ''}, {self.engine.describe()}"
 
+    def _takes_baseline(self) -> bool:
+        return self.engine.name == "torch" or is_transforming()
+
     def _evaluate(self, kind: Kind, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
         state, coefficients, factor, closures = self._checked(inputs, factor)
         return evaluate(self._call(kind, inputs, dt), state, coefficients, factor, closures)
 
     def _checked(self, inputs: Inputs, factor: Tensor | None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """The tensors that gradients flow to, dense and of one dtype."""
+        """Return the tensors that gradients flow to, dense and of one dtype."""
         state, coefficients = inputs.state, inputs.coefficients
         dtype = state.dtype
         if state.device.type != "cpu":
@@ -122,16 +127,16 @@ class FusedRunner:
         return _dense(state, dtype), _dense(coefficients, dtype), factor, closures
 
     def _call(self, kind: Kind, inputs: Inputs, dt: float) -> Call:
-        """What does not change from step to step; the last one is kept, since a step costs as little as this does."""
-        given = [inputs.statics[name] for name in self._static_names]
-        known = self._calls.get(kind)
-        if known is not None:
-            statics, grid, call = known
-            same = all(a is b and not a.requires_grad for a, b in zip(given, statics, strict=True))
+        """Return what does not change from step to step; the last one is cached: making it costs as much as a step."""
+        static_values = [inputs.statics[name] for name in self._static_names]
+        cached = self._calls.get(kind)
+        if cached is not None:
+            statics, grid, call = cached
+            same = all(a is b and not a.requires_grad for a, b in zip(static_values, statics, strict=True))
             if same and grid is inputs.grid and call.dt == dt:
                 return call
         call = self._new_call(kind, inputs, dt)
-        self._calls[kind] = (given, inputs.grid, call)
+        self._calls[kind] = (static_values, inputs.grid, call)
         return call
 
     def _new_call(self, kind: Kind, inputs: Inputs, dt: float) -> Call:
@@ -141,36 +146,37 @@ class FusedRunner:
             value = statics[symbol.name]
             if value.requires_grad:
                 raise BackendError(f"Static '{symbol.name}' asks for a gradient", do="make it a Closure")
-            own = value is getattr(inputs.grid, symbol.name, None)
-            kinds.append("grid" if own else static_kind(value, self.grid))
+            is_of_grid = value is getattr(inputs.grid, symbol.name, None)
+            kinds.append("grid" if is_of_grid else static_kind(value, self.grid))
         compiled = self._for(tuple(kinds))
         planes: dict[tuple[str, str], Tensor] = {}
         for info in compiled.plane_infos:
             value = statics[info.name] if info.kind == "static" else getattr(inputs.grid, info.name)
             planes[info.kind, info.name] = _plane(value, self.grid)
-        return Call(compiled, kind, dt, planes, self._row_table(compiled, statics))
+        rows = self._row_table(compiled, statics)
+        return Call(compiled, kind, dt, planes, rows, self._baseline, dict(statics), inputs.grid)
 
     def _for(self, kinds: tuple[StaticKind, ...]) -> Compiled:
-        found = self._compiled.get(kinds)
-        if found is None:
+        compiled = self._compiled.get(kinds)
+        if compiled is None:
             names = [s.name for s in self.program.statics]
             traced = trace(self.program, self.grid, dict(zip(names, kinds, strict=True)))
-            found = self._compiled[kinds] = Compiled(traced, self.grid, self.engine)
-        return found
+            compiled = self._compiled[kinds] = Compiled(traced, self.grid, self.engine)
+        return compiled
 
     def _row_table(self, compiled: Compiled, statics: Mapping[str, Tensor]) -> RowTable:
-        """Values per row in float64; made again only when a static is another tensor than the last time."""
+        """Return values per row in float64; made again only when a static is another tensor than the last time."""
         infos = compiled.traced.rows
-        given = [statics[i.name] for i in infos if i.kind == "static"]
-        known = self._rows.get(id(compiled))
-        if known is None or any(a is not b for a, b in zip(known[0], given, strict=True)):
+        row_statics = [statics[i.name] for i in infos if i.kind == "static"]
+        cached = self._rows.get(id(compiled))
+        if cached is None or any(a is not b for a, b in zip(cached[0], row_statics, strict=True)):
             table = np.zeros((max(1, len(infos)), self.grid.ny))
             bound = self.grid.bind(torch.float64, "cpu")
             for k, info in enumerate(infos):
                 value = getattr(bound, info.name) if info.kind == "grid" else statics[info.name].detach()
                 table[k] = value.double().expand(self.grid.ny, 1)[:, 0].numpy()
-            known = self._rows[id(compiled)] = (given, (table, table.ctypes.data))
-        return known[1]
+            cached = self._rows[id(compiled)] = (row_statics, (table, table.ctypes.data))
+        return cached[1]
 
 
 def _outside(run: Callable[..., Tensor], *arguments: Any) -> Tensor:

@@ -20,7 +20,7 @@ _NOTE = 3  # numbers kept per item: share, peak, slope
 
 @functools.cache
 def scale_kernel(dtype: torch.dtype, compiler: Compiler) -> ScaleKernel:
-    """The kernel of one dtype, built once."""
+    """Return the kernel of one dtype, built once."""
     return ScaleKernel(dtype, compiler)
 
 
@@ -53,13 +53,15 @@ class ScaleKernel:
         )  # fmt: skip
         return result, notes
 
-    def backward(self, given: Tensor, rate: Tensor, dt: float, gamma: Tensor, notes: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(
+        self, grad_output: Tensor, rate: Tensor, dt: float, gamma: Tensor, notes: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return the derivatives by ``rate`` and by ``gamma``."""
-        batch, fields, ny, nx = given.shape
-        seed = torch.empty_like(given)
+        batch, fields, ny, nx = grad_output.shape
+        seed = torch.empty_like(grad_output)
         totals = torch.zeros(batch, fields, dtype=torch.float64)
         self._backward(
-            given.data_ptr(), rate.data_ptr(), seed.data_ptr(), batch, fields, ny * nx, dt, gamma.data_ptr(),
+            grad_output.data_ptr(), rate.data_ptr(), seed.data_ptr(), batch, fields, ny * nx, dt, gamma.data_ptr(),
             notes.data_ptr(), totals.data_ptr(), torch.get_num_threads(),
         )  # fmt: skip
         return seed, totals.sum(0)

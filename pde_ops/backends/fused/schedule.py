@@ -76,7 +76,7 @@ def loops(roots: Sequence[Node], seeds: Sequence[int]) -> list[Loop]:
 
 
 def node_ranks(roots: Sequence[Node], seeds: Sequence[int]) -> dict[Node, int]:
-    """Number of the equation with which each node is computed.
+    """Return the number of the equation with which each node is computed.
 
     Backwards every node that carries a seed goes with the last of its seeds, forwards every output is its own
     equation. What is left, the values that an equation needs, goes with the first equation that needs it.
@@ -107,10 +107,10 @@ def _transcendental_depths(roots: Sequence[Node]) -> dict[Node, int]:
     return {node: d for node, d in depth.items() if node.level == CELL and node.op in TRANSCENDENTAL}
 
 
-def _is_cheap(node: Node, known: Container[Node]) -> bool:
-    """Whether a value is computed again rather than kept: a read, or one operation on reads."""
+def _is_cheap(node: Node, computed: Container[Node]) -> bool:
+    """Return whether a value is computed again rather than kept: a read, or one operation on reads."""
     reads = [a for a in node.args if a.level == CELL]
-    return not node.args or node in known or all(not a.args or a in known for a in reads)
+    return not node.args or node in computed or all(not a.args or a in computed for a in reads)
 
 
 def _cuts(count: int, work: Counter[int], spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -119,7 +119,7 @@ def _cuts(count: int, work: Counter[int], spans: list[tuple[int, int]]) -> list[
     before = [0] * (count + 1)
     for stop in range(1, count + 1):
         # Each value that crosses the cut is stored once, and read again by about one later loop.
-        crossing = 0.0 if stop == count else 2.0 * sum(made < stop <= used for made, used in spans)
+        crossing = 0.0 if stop == count else 2.0 * sum(created < stop <= used for created, used in spans)
         for start in range(stop):
             size = sum(work[r] for r in range(start, stop))
             cost = best[start] + PER_LOOP + crossing + PER_SPILL * max(0, size - COMFORTABLE)

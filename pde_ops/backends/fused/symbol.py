@@ -63,15 +63,15 @@ class Sym:
         return self.graph.truth(bool(other))
 
     def oriented(self, parity: Parity) -> Sym:
-        """The same value, turned by walls in another way."""
+        """Return the same value, turned by walls in another way."""
         return Sym(self.graph, self.node, parity)
 
     def _wrap(self, node: Node, parity: Parity = "") -> Sym:
         return Sym(self.graph, node, parity)
 
     def _sum(self, node: Node, *terms: Any) -> Sym:
-        found = [term.parity if isinstance(term, Sym) else "" for term in terms if not _is_zero(term)]
-        return self._wrap(node, shared(*found))
+        parities = [term.parity if isinstance(term, Sym) else "" for term in terms if not _is_zero(term)]
+        return self._wrap(node, shared(*parities))
 
     def _product(self, node: Node, other: Any) -> Sym:
         return self._wrap(node, product(self.parity, other.parity if isinstance(other, Sym) else ""))
@@ -167,9 +167,9 @@ class Sym:
 
     @staticmethod
     def where(condition: Any, a: Any, b: Any) -> Sym:
-        """``a`` where the condition holds, ``b`` elsewhere."""
-        some = next(part for part in (condition, a, b) if isinstance(part, Sym))
-        return some._sum(some.graph.select(some.condition(condition), some.lift(a), some.lift(b)), a, b)
+        """Return ``a`` where the condition holds, ``b`` elsewhere."""
+        symbol = next(part for part in (condition, a, b) if isinstance(part, Sym))
+        return symbol._sum(symbol.graph.select(symbol.condition(condition), symbol.lift(a), symbol.lift(b)), a, b)
 
     def around(self, grid: Any, radius: int, odd: str | None) -> Any:
         """Surroundings on a traced grid, for :func:`pde_ops.stencils.around`."""
@@ -188,8 +188,8 @@ class Sym:
         """Answer ``torch.exp(sym)`` and the operators of tensors that meet symbols."""
         name = getattr(function, "__name__", str(function))
         if name.startswith("__") and len(args) == 2 and hasattr(cls, name):
-            some = next(a for a in args if isinstance(a, Sym))
-            left = args[0] if isinstance(args[0], Sym) else some._wrap(some.lift(args[0]))
+            symbol = next(a for a in args if isinstance(a, Sym))
+            left = args[0] if isinstance(args[0], Sym) else symbol._wrap(symbol.lift(args[0]))
             return getattr(left, name)(args[1])
         if name not in _TORCH:
             raise BackendError(f"`torch.{name}` has no fused form", do="write it with pde_ops.elementwise")
@@ -202,8 +202,8 @@ def _is_zero(value: Any) -> bool:
 
 
 def _as_sym(*values: Any) -> list[Sym]:
-    some = next(v for v in values if isinstance(v, Sym))
-    return [v if isinstance(v, Sym) else some._wrap(some.lift(v)) for v in values]
+    symbol = next(v for v in values if isinstance(v, Sym))
+    return [v if isinstance(v, Sym) else symbol._wrap(symbol.lift(v)) for v in values]
 
 
 def _binary(name: str) -> Callable[..., Sym]:
@@ -225,8 +225,8 @@ def _minimum(a: Any, b: Any) -> Sym:
 
 
 def _clamp(x: Any, min: Any = None, max: Any = None) -> Sym:
-    some = next(v for v in (x, min, max) if isinstance(v, Sym))
-    result = _as_sym(x, some)[0]
+    symbol = next(v for v in (x, min, max) if isinstance(v, Sym))
+    result = _as_sym(x, symbol)[0]
     if min is not None:
         result = Sym.where(result < min, min, result)
     return result if max is None else Sym.where(result > max, max, result)

@@ -54,25 +54,25 @@ def _differences(graph: Graph, node: Node, done: dict[Node, Node]) -> Node:
 
 
 def _difference(graph: Graph, there: Node, here: Node) -> Node:
-    """``there - here``, as (east or north) minus (west or south), the form in which upwind schemes ask for it."""
+    """Return ``there - here``, as (east or north) minus (west or south), the form that upwind schemes use."""
     ahead = (there.data.north, there.data.east) > (0, 0)
     return graph.sub(there, here) if ahead else graph.neg(graph.sub(here, there))
 
 
 def _literal_terms(node: Node) -> dict[Node, float]:
     """Terms of a sum whose weights are numbers; nothing if it is too long to be a stencil."""
-    found: dict[Node, float] = {}
+    weights: dict[Node, float] = {}
     stack = [(node, 1.0)]
     for _ in range(MAX_STENCIL):
         if not stack:
-            return found
+            return weights
         term, weight = stack.pop()
         if term.op == "add":
             stack += [(argument, weight) for argument in reversed(term.args)]
         elif term.op == "mul" and term.args[0].op == "const" and term.args[1].level == CELL:
             stack.append((term.args[1], weight * term.args[0].data))
         else:
-            found[term] = found.get(term, 0.0) + weight
+            weights[term] = weights.get(term, 0.0) + weight
     return {}
 
 
@@ -116,7 +116,7 @@ class _Weights:
         return self.graph.raw(node.op, *(self.done[a] for a in node.args))
 
     def opens(self, total: Node, weight: Node) -> bool:
-        """Whether a weight goes into a sum for nothing: the sum has no other use and every term a weight already."""
+        """Return whether a weight goes into a sum at no cost: the sum has no other use, every term a weight already."""
         if self.uses[total] != 1 or total.level != CELL:
             return False
         terms = [self.graph.split(term)[0] for term in self.terms(total)]
@@ -126,11 +126,11 @@ class _Weights:
         return _is_unit(weight) or not any(_is_unit(slow) for slow in terms)
 
     def terms(self, total: Node) -> list[Node]:
-        found: list[Node] = []
+        terms: list[Node] = []
         for argument in total.args:
             nested = argument.op == "add" and self.opens(argument, self.graph.one)
-            found += self.terms(argument) if nested else [argument]
-        return found
+            terms += self.terms(argument) if nested else [argument]
+        return terms
 
     def collect(self, term: Node, weight: Node, weights: dict[Node, Node]) -> None:
         slow, fast = self.graph.split(term) if term.level == CELL else (self.graph.one, term)
@@ -144,7 +144,7 @@ class _Weights:
         weights[fast] = self.graph.add(weights.get(fast, self.graph.zero), weight)
 
     def chain(self, weights: dict[Node, Node]) -> Node:
-        """Sum up in the order in which terms become known, at the end what has no weight: a large value comes last."""
+        """Add up in the order in which terms become known, at the end what has no weight: a large value comes last."""
         graph = self.graph
 
         def place(item: tuple[Node, Node]) -> tuple[bool, int]:
@@ -167,7 +167,7 @@ def _share_products(graph: Graph, roots: Sequence[Node]) -> list[Node]:
     uses = _uses(roots)
 
     def factors(node: Node) -> tuple[Node, ...]:
-        """The fast factors of ``slow * (a * b)``."""
+        """Return the fast factors of ``slow * (a * b)``."""
         if node.op != "mul" or node.args[0].level >= CELL or _is_unit(node.args[0]):
             return ()
         inner = node.args[1]

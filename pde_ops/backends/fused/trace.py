@@ -79,7 +79,7 @@ class Traced:
     outputs: list[Node]
 
     def array(self, info: ArrayInfo) -> int:
-        """Position of an array, added when new."""
+        """Return the position of an array, added when new."""
         if info not in self.arrays:
             self.arrays.append(info)
         return self.arrays.index(info)
@@ -91,12 +91,12 @@ class Traced:
         return self.graph.scalar(self.scalars.index(info))
 
     def position(self, slot: int) -> int:
-        """Where the derivative by a scalar stands: coefficients first, then the factors of the fields."""
+        """Return the index of the derivative by a scalar: coefficients first, then the factors of the fields."""
         info = self.scalars[slot]
         return info.index + (self.coefficients if info.kind == "factor" else 0)
 
     def counts(self) -> dict[str, int]:
-        """Number of arrays that lie one behind the other, by kind."""
+        """Return the number of arrays that lie one behind the other, by kind."""
         fields = len(self.outputs)
         return {
             **dict.fromkeys(("field", "output", "seed", "direct seed"), fields),
@@ -104,7 +104,7 @@ class Traced:
         }
 
     def state(self) -> list[Node]:
-        """The fields themselves."""
+        """Return the fields themselves."""
         return [self.graph.cell(self.array(ArrayInfo("field", k, f"field {k}"))) for k in range(len(self.outputs))]
 
     def advanced(self) -> list[Node]:
@@ -118,7 +118,7 @@ class Traced:
 
 
 def static_kind(value: torch.Tensor, grid: Grid2D) -> StaticKind:
-    """Whether a given static is one value per row (or one in all), or a whole plane."""
+    """Return whether a given static is one value per row (or one in all), or a whole plane."""
     return "row" if value.ndim == 0 or (value.shape[-1] == 1 and grid.nx > 1) else "plane"
 
 
@@ -257,11 +257,11 @@ class _Tracer:
     # neighbours of computed quantities
 
     def is_plain(self, node: Node) -> bool:
-        """Whether the neighbours of a node are plain reads: a stored array, seen from its own cell."""
+        """Return whether the neighbours of a node are plain reads: a stored array, seen from its own cell."""
         return node.op == "cell" and node.data.east == 0 and node.data.north == 0
 
     def is_cheap(self, node: Node) -> bool:
-        """Whether a node is worth recomputing at each neighbour: few operations on one cell, or none at all."""
+        """Return whether a node is worth recomputing at each neighbour: few operations on one cell, or none at all."""
         parts = reachable([node])
         reads = [p.data for p in parts if p.op == "cell"]
         if any(read.east or read.north for read in reads) or any(p.op == "row" and p.data.north for p in parts):

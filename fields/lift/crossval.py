@@ -1,0 +1,192 @@
+"""Cross-validation of a lift: stations are left out and estimated from the others.
+
+Leave-station-out removes one station at a time, from weights and profiles alike. Blocked by distance also removes
+every station within a radius, so that no close neighbour stands in for it: this gives the error far from stations,
+where most cells of a grid lie.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fields.errors import DataError
+from fields.grid import LocalMetric
+from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
+from fields.lift.profiles import PRIORS
+from fields.places import Places, PlacesLike, coordinates_of
+from fields.progress import Tracker, Watcher
+from fields.variables import STATE_VARIABLES, PressureKind, display_unit, to_display
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["CrossValidation", "cross_validate", "left_out_estimates", "scattered_times"]
+
+logger = logging.getLogger(__name__)
+
+# Errors of neighbouring hours are correlated: this many moments give the same score as all of them.
+MOMENTS = 700
+_DAY = 86_400.0
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CrossValidation:
+    """Scores of lift methods at stations left out.
+
+    Parameters
+    ----------
+    rmse, bias : by variable and method, in display units (m/s, hPa, K, %)
+    count : number of observations by variable
+    stations, moments : size of the sample
+    block_km : radius within which other stations were left out as well; None for the station alone
+    """
+
+    rmse: dict[str, dict[str, float]]
+    bias: dict[str, dict[str, float]]
+    count: dict[str, int]
+    stations: int
+    moments: int
+    block_km: float | None
+
+    def rows(self) -> list[list[str]]:
+        """Return the lines of a table: variable, unit, and the root mean square error of each method."""
+        return [
+            [name, display_unit(name, difference=True), *(f"{error:.3f}" for error in by_method.values())]
+            for name, by_method in self.rmse.items()
+        ]
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Return the root mean square errors as ``{"t": {"idw": rmse, …}, …}``."""
+        return {name: dict(by_method) for name, by_method in self.rmse.items()}
+
+
+def scattered_times(length: int, step_seconds: float, most: int = MOMENTS) -> slice:
+    """Choose at most ``most`` moments of a record of ``length`` steps, so that every hour of the day is among them."""
+    stride = max(1, math.ceil(length / most))
+    a_day = round(_DAY / step_seconds) if step_seconds > 0 else 1
+    while a_day > 1 and math.gcd(stride, a_day) != 1:
+        stride += 1
+    return slice(0, length, stride)
+
+
+def left_out_estimates(
+    values: Mapping[str, Array],
+    places: PlacesLike,
+    settings: LiftSettings,
+    *,
+    block_m: float = 0.0,
+    station_pressure: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Array]:
+    """Estimate each station's values without the station itself and without its close neighbours.
+
+    Parameters
+    ----------
+    values : by variable, ``[time, station]``, SI, NaN = missing
+    places : `Places`, or a tuple of latitude, longitude [degrees] and altitude [m] of the stations
+    settings : the lift to use
+    block_m : metres; stations within this distance are left out as well
+    station_pressure : whether ``p`` is pressure at the station; reduced pressure has no profile
+    progress : called with the number of stations done and their total
+
+    Returns
+    -------
+    By variable, ``[time, station]``
+    """
+    lat, lon, _ = coordinates_of(places)
+    metric = LocalMetric.around(lat, lon)
+    xy = metric.xy(lat, lon)
+    n = len(xy)
+    if n < 2:
+        raise DataError("one station cannot be estimated from the others", code="SPDE-D086", do="add stations")
+    gaps = np.hypot(*(xy[:, None, :] - xy[None, :, :]).transpose(2, 0, 1))
+    excluded = (gaps <= block_m) | np.eye(n, dtype=bool)
+    lift = StationLift.between(places, places, settings, metric=metric, excluded=excluded)
+    profiled = [name for name in values if name in PRIORS] if LIFT_METHODS[settings.method].detrends else []
+    estimates = {name: lift.weights.apply(values[name], coverage=False)[0] for name in values if name not in profiled}
+    if profiled:
+        estimates.update({name: np.full(values[name].shape, np.nan, values[name].dtype) for name in profiled})
+        for station in range(n):
+            # The profile, too, is fitted without the stations left out.
+            others = {name: np.where(excluded[station], np.nan, values[name]) for name in profiled}
+            alone = lift.to_targets(slice(station, station + 1))
+            means = alone({k: v.astype(values[k].dtype) for k, v in others.items()}, station_pressure=station_pressure)
+            for name in profiled:
+                estimates[name][:, station] = means.values[name][:, 0]
+            if progress is not None:
+                progress(station + 1, n)
+    return estimates
+
+
+def cross_validate(
+    ds: xr.Dataset,
+    methods: Sequence[str] = tuple(LIFT_METHODS),
+    *,
+    settings: LiftSettings | None = None,
+    block_km: float | None = None,
+    moments: int = MOMENTS,
+    watcher: Watcher | None = None,
+) -> CrossValidation:
+    """Compare lift methods by leaving stations out and estimating them from the others.
+
+    Parameters
+    ----------
+    ds : observations of stations, SI, NaN = missing
+    methods : names of `LIFT_METHODS` to compare
+    settings : neighbours and distance; its method is replaced by each of ``methods``
+    block_km : stations within this distance are left out as well
+    moments : largest number of times to score, spread over the record
+    watcher : informed of the progress
+    """
+    settings = settings or LiftSettings()
+    has_altitude = np.isfinite(ds["alt"].values)
+    if not has_altitude.all():
+        logger.warning("%d stations without altitude are left out", int((~has_altitude).sum()))
+        ds = ds.isel(station=np.flatnonzero(has_altitude))
+    times = ds["time"].values
+    step = float(np.median(np.diff(times)) / np.timedelta64(1, "s")) if len(times) > 1 else 0.0
+    sample = ds.isel(time=scattered_times(len(times), step, moments))
+    # A reference pressure in place of observations would be scored against the formula that it was computed by.
+    scored = [n for n in STATE_VARIABLES if n != "p" or PressureKind.of(ds.attrs) != PressureKind.STANDARD_ATMOSPHERE]
+    values = {name: np.asarray(sample[name].values, np.float32) for name in scored if name in sample}
+    values = {name: array for name, array in values.items() if np.isfinite(array).any()}
+    stations = Places.from_dataset(ds)
+    station_pressure = PressureKind.of(ds.attrs) != PressureKind.SEA_LEVEL
+    rmse: dict[str, dict[str, float]] = {name: {} for name in values}
+    bias: dict[str, dict[str, float]] = {name: {} for name in values}
+    tracker = Tracker(watcher)
+    for method in methods:
+        chosen = LiftSettings(method, settings.k, settings.power, settings.epsilon_m, settings.w_alt)
+        estimates = left_out_estimates(
+            values,
+            stations,
+            chosen,
+            block_m=1e3 * (block_km or 0.0),
+            station_pressure=station_pressure,
+            progress=partial(_report_progress, tracker, method),
+        )
+        for name, array in values.items():
+            error = estimates[name].astype(np.float64) - array
+            error = error[np.isfinite(error)]
+            if not error.size:
+                raise DataError(
+                    f"no station is left to estimate `{name}` from", code="SPDE-D086", do="a smaller --block-km"
+                )
+            rmse[name][method] = float(to_display(name, np.sqrt(np.mean(error**2)), difference=True))
+            bias[name][method] = float(to_display(name, np.mean(error), difference=True))
+    count = {name: int(np.isfinite(array).sum()) for name, array in values.items()}
+    return CrossValidation(rmse, bias, count, len(stations), sample.sizes["time"], block_km)
+
+
+def _report_progress(tracker: Tracker, method: str, done: int, total: int) -> None:
+    tracker(method, done, total, "stations")

@@ -1,0 +1,332 @@
+"""Lift of a whole record: from a station store to a field store, block by block along time.
+
+Blocks are independent, so threads, the processes of a local dask cluster or the workers of an existing one may share
+them; memory is that of a few blocks, whatever the length of the record. A finished block is durable and journalled:
+after a kill the same command resumes where it stopped, the block of a lost worker is repeated by another, and the
+field store appears under its name only when all blocks are written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from fields import atomic, store
+from fields.errors import DataError, ResourceError, UsageError, locate, printable
+from fields.grid import Elevation, GridSpec
+from fields.lift.altitude import station_altitude
+from fields.lift.crossval import scattered_times
+from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
+from fields.lift.profiles import PRIORS
+from fields.places import Places
+from fields.progress import Tracker, Watcher
+from fields.store import BlockWriter, Region
+from fields.variables import PressureKind, cf_attributes
+
+__all__ = ["LiftSummary", "lift_to_store"]
+
+logger = logging.getLogger(__name__)
+
+# Variables that may be averaged; a wind direction in degrees may not.
+LIFTED = ("u", "v", "p", "t", "rh", "psl", "td")
+COVERAGE, SLOPE = "_coverage", "_slope"
+# Bytes of one block's input and output; a worker holds a few times this.
+_BLOCK_BYTES = 64 << 20
+# Blocks as long as the chunks of a station store, or parts and multiples of them.
+_CHUNK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class LiftSummary:
+    """Outcome of `lift_to_store`.
+
+    Parameters
+    ----------
+    path, grid, variables, moments : the field store and its size
+    blocks, resumed_blocks : number of blocks, and of those that an earlier, interrupted call had written
+    empty_moments : moments without any observation, whose fields are missing
+    dropped_stations : stations that never report or have no altitude
+    """
+
+    path: Path
+    grid: GridSpec
+    variables: tuple[str, ...]
+    moments: int
+    blocks: int
+    resumed_blocks: int
+    empty_moments: int
+    dropped_stations: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the outcome for JSON."""
+        return {**asdict(self), "path": str(self.path)}
+
+
+@dataclass(frozen=True, slots=True)
+class LiftJob:
+    """Input of `lift_block` that all blocks share; sent to each worker process once."""
+
+    source: str
+    chosen: tuple[int, ...]
+    variables: tuple[str, ...]
+    lift: StationLift
+    shape: tuple[int, int]
+    station_pressure: bool
+    writer: BlockWriter
+    target: str
+
+
+def lift_to_store(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    settings: LiftSettings | None = None,
+    height: int = 32,
+    dem: str | os.PathLike[str] | None = None,
+    grid: GridSpec | None = None,
+    variables: Sequence[str] | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    block_steps: int | None = None,
+    force: bool = False,
+    watcher: Watcher | None = None,
+) -> LiftSummary:
+    """Lift every moment of a station store onto a grid and write it as a field store.
+
+    Parameters
+    ----------
+    source : path of the station store
+    target : path of the field store to write
+    settings : method, neighbours and distance
+    height : number of rows of the grid around the network, unless ``grid`` is passed
+    dem : elevation model for the cells' altitude; without one the stations' altitudes are interpolated (paper)
+    grid : the grid to lift to
+    variables : names of the variables to lift; by default all that may be averaged
+    workers : number of processes of a local dask cluster; None or 0 uses threads of this process
+    scheduler : address of a running dask scheduler to use instead
+    block_steps : number of moments in a block; by default as many as a fixed amount of memory holds
+    force : whether to replace an existing ``target``
+    watcher : informed of the progress
+    """
+    settings = settings or LiftSettings()
+    ds = store.open_store(source)
+    names = _names(ds, variables)
+    model = None if dem is None else Elevation.open(Path(dem))
+    ds = _with_altitudes(ds, model)
+    alive, dropped = _stations(ds, names)
+    stations = Places.from_dataset(ds).take(alive)
+    grid = grid or GridSpec.around(stations.lat, stations.lon, height=height)
+    altitude = station_altitude(*stations.coordinates, grid, settings) if model is None else model.on(grid)
+    lift = StationLift.between(stations, (*grid.cells(), altitude.ravel()), settings, metric=grid.metric)
+    station_pressure = PressureKind.of(ds.attrs) != PressureKind.SEA_LEVEL
+    template = _template(ds.isel(station=alive), grid, altitude, names, lift, None if dem is None else Path(dem).name)
+    identity = f"{store.fingerprint(source)};{asdict(settings)};{grid.to_dict()};{names};{list(alive)}"
+    block = block_steps or _block_length(len(alive), grid.size, len(names))
+    with store.create(
+        target, template, force=force, resume=True, identity=identity, time_block=block, kind="fields"
+    ) as staged:
+        job = LiftJob(
+            str(Path(source).resolve()), tuple(map(int, alive)), names, lift, grid.shape, station_pressure,
+            staged.writer, str(target),
+        )  # fmt: skip
+        pending, total = staged.pending(), len(staged.blocks())
+        tracker = Tracker(watcher)
+        empty = 0
+        done = total - len(pending)
+        tracker("lift", done, total, "blocks")
+        with _executor(workers, scheduler, job) as (executor, shipped):
+            waiting = [executor.submit(lift_block, shipped, region) for region in pending]
+            try:
+                for future in as_completed(waiting):
+                    empty += future.result()
+                    done += 1
+                    tracker("lift", done, total, "blocks")
+            except BaseException:
+                for future in waiting:
+                    future.cancel()
+                raise
+    if empty:
+        logger.warning("%d of %d moments have no observation at all: their fields are missing", empty, ds.sizes["time"])
+    return LiftSummary(Path(target), grid, names, ds.sizes["time"], total, total - len(pending), empty, tuple(dropped))
+
+
+def lift_block(job: LiftJob, region: Region) -> int:
+    """Lift one block and write it; return the number of its moments without any observation."""
+    rows = _opened(job.source).isel(time=region["time"], station=list(job.chosen))[list(job.variables)]
+    # Inside a dask worker the read must not become a task of the same cluster.
+    rows = rows.load(scheduler="synchronous")
+    values = {}
+    for name in job.variables:
+        array = rows[name].values.astype(np.float32, copy=False)
+        values[name] = np.where(np.isfinite(array), array, np.float32(np.nan))
+    lifted = job.lift(values, station_pressure=job.station_pressure)
+    block: dict[str, Any] = {}
+    for name in job.variables:
+        block[name] = lifted.values[name].reshape(-1, *job.shape)
+        block[name + COVERAGE] = lifted.coverage[name].reshape(-1, *job.shape)
+    for name in _sloped(job.lift, job.variables, job.station_pressure):
+        block[name + SLOPE] = lifted.planes[name].along_z[..., 0]
+    with atomic.machine_faults(Path(job.target)):
+        job.writer.write(block, region)
+    seen = np.stack([np.isfinite(array).any(axis=1) for array in values.values()])
+    return int((~seen.any(axis=0)).sum())
+
+
+@lru_cache(maxsize=2)
+def _opened(source: str) -> xr.Dataset:
+    return store.open_store(source, verify="none")
+
+
+def _names(ds: xr.Dataset, requested: Sequence[str] | None) -> tuple[str, ...]:
+    available = tuple(name for name in LIFTED if name in ds)
+    if requested is None:
+        if not available:
+            raise DataError(
+                "the store has none of the variables that can be lifted", code="SPDE-D087", where=str(LIFTED)
+            )
+        return available
+    unknown = [name for name in requested if name not in available]
+    if unknown:
+        raise UsageError(
+            f"`{', '.join(unknown)}` cannot be lifted from this store; it has {', '.join(available)}",
+            code="SPDE-D087",
+            do=f"--variables {','.join(available)}",
+        )
+    return tuple(dict.fromkeys(requested))
+
+
+def _with_altitudes(ds: xr.Dataset, model: Elevation | None) -> xr.Dataset:
+    """Fill in altitudes that the store lacks from the elevation model, where there is one."""
+    unknown = ~np.isfinite(ds["alt"].values)
+    if not unknown.any() or model is None:
+        return ds
+    logger.warning("%d stations without altitude take that of %s", int(unknown.sum()), model.name)
+    filled = np.where(unknown, model.at(ds["lat"].values, ds["lon"].values), ds["alt"].values)
+    return ds.assign_coords(alt=("station", filled, dict(ds["alt"].attrs)))
+
+
+def _stations(ds: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray[Any, Any], list[str]]:
+    """Find the stations that have an altitude and ever report: their indices, and the names of the others."""
+    sample = ds[list(names)].isel(time=scattered_times(ds.sizes["time"], 0.0, 256)).load()
+    seen = np.zeros(ds.sizes["station"], dtype=bool)
+    for name in names:
+        seen |= np.isfinite(sample[name].values).any(axis=0)
+    for station in np.flatnonzero(~seen):
+        # No value in the sample: the whole record decides.
+        column = ds[list(names)].isel(station=int(station)).load()
+        seen[station] = any(np.isfinite(column[name].values).any() for name in names)
+    seen &= np.isfinite(ds["alt"].values)
+    dropped = [str(name) for name in ds["station"].values[~seen]]
+    if dropped:
+        place = locate(stations=dropped, out_of=ds.sizes["station"])
+        logger.warning("left out because they never report or have no altitude: %s", place)
+    if not seen.any():
+        raise DataError("no station ever reports", code="SPDE-D070", do="stationpde data info STORE")
+    return np.flatnonzero(seen), dropped
+
+
+def _sloped(lift: StationLift, names: Sequence[str], station_pressure: bool) -> tuple[str, ...]:
+    if not LIFT_METHODS[lift.settings.method].detrends:
+        return ()
+    return tuple(name for name in names if name in PRIORS and (name != "p" or station_pressure))
+
+
+def _template(
+    ds: xr.Dataset, grid: GridSpec, altitude: Any, names: Sequence[str], lift: StationLift, terrain: str | None
+) -> xr.Dataset:
+    station_pressure = PressureKind.of(ds.attrs) != PressureKind.SEA_LEVEL
+    template = xr.Dataset(
+        coords={
+            "time": ("time", ds["time"].values, dict(ds["time"].attrs)),
+            "lat": ("lat", grid.lat, cf_attributes("lat")),
+            "lon": ("lon", grid.lon, cf_attributes("lon")),
+            "alt": (("lat", "lon"), altitude, cf_attributes("alt")),
+        }
+    )
+    shape = (ds.sizes["time"], *grid.shape)
+    for name in names:
+        about = {**cf_attributes(name), "ancillary_variables": name + COVERAGE}
+        template[name] = (("time", "lat", "lon"), np.broadcast_to(np.float32(np.nan), shape), about)
+        share = {"units": "1", "long_name": f"share of the stations' weight behind {name}"}
+        template[name + COVERAGE] = (("time", "lat", "lon"), np.broadcast_to(np.float32(np.nan), shape), share)
+    for name in _sloped(lift, names, station_pressure):
+        about = {"units": f"{'1' if name == 'p' else cf_attributes(name)['units']} m-1"}
+        what = "ln p reduced to the sea" if name == "p" else name
+        about["long_name"] = f"vertical slope of {what} that the lift took out and put back"
+        template[name + SLOPE] = (("time",), np.broadcast_to(np.float64(np.nan), shape[:1]), about)
+    template["station"] = ("station", ds["station"].values.astype(str))
+    for name in ("lat", "lon", "alt"):
+        template[f"station_{name}"] = ("station", ds[name].values, cf_attributes(name))
+    template.attrs = {
+        **{k: v for k, v in ds.attrs.items() if k in ("source", "reader", "step_seconds", "pressure_kind", "history")},
+        "method": lift.settings.method,
+        "lift_settings": json.dumps(asdict(lift.settings)),
+        "grid": json.dumps(grid.to_dict()),
+        "terrain": terrain or "inverse-distance mean of the stations' altitudes",
+        "station_altitude_range": list(lift.altitude_range),
+    }
+    return template
+
+
+def _block_length(stations: int, cells: int, variables: int) -> int:
+    """Choose the number of moments in a block: as many as memory allows, aligned with the chunks of a station store."""
+    fit = max(1, _BLOCK_BYTES // (4 * variables * (stations + 2 * cells)))
+    if fit >= _CHUNK:
+        return min(fit // _CHUNK, 4) * _CHUNK
+    return next(length for length in range(fit, 0, -1) if _CHUNK % length == 0)
+
+
+@contextmanager
+def _executor(workers: int | None, scheduler: str | None, job: LiftJob) -> Iterator[tuple[Executor, Any]]:
+    """Provide what runs the blocks (threads, a local dask cluster, or an existing one) and the job as it expects it."""
+    if not workers and not scheduler:
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
+            yield threads, job
+        return
+    import dask
+    from distributed import Client, LocalCluster
+
+    # Workers may be lost many times in a long job; their blocks are repeated by others.
+    with dask.config.set({"distributed.scheduler.allowed-failures": 100}):
+        cluster = None
+        if not scheduler:
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address=None,
+                processes=True,
+                silence_logs=logging.ERROR,
+            )
+        try:
+            with _connected(Client, cluster or scheduler) as client:
+                yield client.get_executor(retries=100, pure=False), client.scatter(job, broadcast=True)
+        finally:
+            if cluster is not None:
+                cluster.close()
+
+
+def _connected(client: Any, where: Any) -> Any:
+    try:
+        return client(where, set_as_default=False, timeout="20s")
+    except (OSError, ValueError) as problem:
+        raise ResourceError(
+            f"no dask scheduler answers at {printable(where)}: {problem}",
+            code="SPDE-D066",
+            do="start one with `dask scheduler`, or use --workers N",
+        ) from problem
+
+
+# The name of before, which the documentation of earlier versions shows.
+lift_store = lift_to_store

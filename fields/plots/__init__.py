@@ -1,0 +1,6 @@
+"""Pictures of networks and lifted fields; matplotlib is imported when one is drawn."""
+
+import lazy_loader
+
+# `__init__.pyi` lists what other rooms may use; each name is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

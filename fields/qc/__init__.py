@@ -1,0 +1,9 @@
+"""Quality control.
+
+Tests of single values and of neighbours (`control`), their flags, and seeded errors to score them (`seeding`).
+"""
+
+import lazy_loader
+
+# `__init__.pyi` lists what other rooms may use; each name is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,280 @@
+"""Gather tables of any number and length in a spool: blocks decoded on two threads, rows in the order of the source.
+
+The state behind every run says which file and which byte come next, so that a killed ingest resumes there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fields.errors import DataError, ProblemReport, locate, printable
+from fields.readers.archives import Member, members, size_of
+from fields.readers.column_map import ColumnMap
+from fields.readers.csv_text import TextLayout, blocks, examine
+from fields.readers.decode import Decoder, ParsedBlock
+from fields.readers.parquet import is_parquet, parquet_batches
+from fields.readers.roster import Roster
+from fields.readers.safety import open_binary
+from fields.readers.source import ReadOptions, Workspace
+from fields.readers.spool import Records, Spool
+from fields.readers.station_list import header_station, listed_stations, name_id
+from fields.times import Zone
+
+__all__ = ["GatheredTables", "gather", "identity_of"]
+
+_THREADS = 2
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class GatheredTables:
+    """Rows and stations of a source in a spool, with what was noticed on the way."""
+
+    spool: Spool
+    roster: Roster
+    report: ProblemReport
+    zone: Zone
+    zone_declared: bool
+    variables: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts of codes, dialects, rows and repeated hours, kept in the spool's state."""
+
+    codes: dict[str, int] = field(default_factory=dict)
+    dialects: dict[str, int] = field(default_factory=dict)
+    twice: set[tuple[int, int]] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+    rows: int = 0
+    folds: int = 0
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "codes": self.codes, "dialects": self.dialects, "twice": sorted(self.twice), "rows": self.rows,
+            "folds": self.folds, "seen": sorted(self.seen),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.codes, self.dialects = dict(state["codes"]), dict(state["dialects"])
+        self.rows, self.folds = int(state["rows"]), int(state["folds"])
+        self.seen = set(state["seen"])
+        self.twice = {(int(a), int(b)) for a, b in state["twice"]}
+
+
+def identity_of(path: Path, *what: object) -> str:
+    """Fingerprint a source by names, sizes and times of change of its files, and by how it is read (``what``)."""
+    digest = hashlib.sha256(repr(what).encode())
+    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+        about = file.stat()
+        digest.update(f"{file.name};{about.st_size};{about.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def gather(path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace) -> GatheredTables:
+    """Read every table of a source into a spool, resuming where a killed run stopped."""
+    declared = options.zone or column_map.time.zone
+    zone = Zone.parse(declared or "UTC")
+    step = options.step or column_map.time.step
+    tolerance = options.tolerance if options.tolerance is not None else column_map.time.tolerance
+    keep = (step, tolerance) if step and tolerance is not None else None
+    identity = identity_of(path, column_map, zone, keep, options.on_move)
+    spool = Spool(work.folder / "rows", len(column_map.variables), identity)
+    roster = Roster(printable(path.name), options.on_move, command=work.command.with_options())
+    tally = _Tally()
+    if spool.state:
+        roster.restore(spool.state["roster"])
+        tally.restore(spool.state["tally"])
+    if not spool.is_complete:
+        _Reading(path, column_map, options, work, zone, keep, spool, roster, tally).run()
+    there = tuple(name for name in column_map.variables if name in tally.seen)
+    return GatheredTables(spool, roster, _report(path, tally, roster), zone, declared is not None, there)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over a source."""
+
+    path: Path
+    column_map: ColumnMap
+    options: ReadOptions
+    work: Workspace
+    zone: Zone
+    keep: tuple[int, int] | None
+    spool: Spool
+    roster: Roster
+    tally: _Tally
+    listed: dict[str, tuple[float, float, float, str]] | None = None
+
+    def run(self) -> None:
+        """Decode all members that are not in the spool yet."""
+        first, offset = self.spool.state.get("position", (0, 0))
+        total = size_of(self.path)
+        if self.column_map.stations.source in ("file", "name"):
+            self.listed = listed_stations(self.path, self.column_map, self.options)
+        index = -1
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for index, member in enumerate(members(self.path, self.options.max_bytes)):
+                if index < first:
+                    continue
+                for end, parsed in self._decoded(member, offset if index == first else 0, pool):
+                    if self.spool.add(self._rows(parsed, member)):
+                        self._flush(index, end)
+                    # A plain file is read through a handle of its own.
+                    done = member.consumed() if member.path is None else member.before + min(end, member.size)
+                    self.work.progress("read", done, total, "bytes")
+        if self.tally.rows == 0:
+            raise DataError(f"{printable(self.path.name)} holds no rows", code="SPDE-D025")
+        self._flush(index + 1, 0, complete=True)
+
+    def _flush(self, index: int, offset: int, complete: bool = False) -> None:
+        state = {"position": [index, offset], "roster": self.roster.state(), "tally": self.tally.state()}
+        self.spool.flush(state, complete=complete)
+
+    def _decoded(self, member: Member, offset: int, pool: ThreadPoolExecutor) -> Iterator[tuple[int, ParsedBlock]]:
+        """Yield parsed blocks in order, with the byte (of a parquet file, the row) that follows each."""
+        if is_parquet(member):
+            yield from parquet_batches(member, offset, self.options.max_bytes, self._decoder)
+            return
+        layout = examine(member, self.column_map.text)
+        decoder = self._decoder(layout.columns, member, layout)
+        if self.column_map.stations.source == "header":
+            self.listed = header_station(layout, self.column_map)
+        if layout.detected and offset == 0:
+            dialect = layout.dialect()
+            self.tally.dialects[dialect] = self.tally.dialects.get(dialect, 0) + 1
+        begin = max(offset, layout.body)
+        stream = member.stream
+        if member.path is not None:
+            stream = open_binary(member.path)
+            stream.seek(begin)
+        else:
+            _skip(stream, begin)
+        try:
+            yield from _in_order(pool, decoder.parse, blocks(stream, layout, begin))
+        finally:
+            if member.path is not None:
+                stream.close()
+
+    def _decoder(self, columns: Any, member: Member, layout: TextLayout | None = None) -> Decoder:
+        decoder = Decoder(
+            self.column_map, columns, member.label, self.zone, self.keep, layout, member.path, member.size
+        )
+        self.tally.seen |= {name for name in decoder.positions if not name.startswith("@")}
+        return decoder
+
+    # ---- rows -------------------------------------------------------------------------------------------------
+
+    def _rows(self, parsed: ParsedBlock, member: Member) -> Records:
+        tally = self.tally
+        tally.rows += parsed.rows
+        for name, count in parsed.codes.items():
+            tally.codes[name] = tally.codes.get(name, 0) + count
+        if len(parsed.time) == 0:
+            return Records.joined([], self.spool.variables)
+        codes = self._stations(parsed, member)
+        time = parsed.time
+        if parsed.later is not None:
+            time = self._unfold(time, parsed.later, codes)
+        return Records(time, codes, parsed.values)
+
+    def _stations(self, parsed: ParsedBlock, member: Member) -> Array:
+        source = self.column_map.stations.source
+        ids = parsed.ids
+        if source == "header":
+            ids = list(self.listed or {})
+        elif source == "name":
+            ids = [name_id(member.label, self.column_map.stations.pattern)]
+        if "" in ids:
+            raise DataError(f"{member.label} has rows without a station id", code="SPDE-D033")
+        before = len(self.roster.ids)
+        codes = self.roster.codes(ids)[parsed.station]
+        if self.listed is not None:
+            lat, lon, alt = self._listed_places(ids, member)
+            return self.roster.place(codes, lat[parsed.station], lon[parsed.station], alt[parsed.station])
+        if parsed.names is not None and len(self.roster.ids) > before:
+            for code, name in zip(self.roster.codes(ids).tolist(), parsed.names):
+                self.roster.names[code] = self.roster.names[code] or name[:200]
+        if parsed.places is None:
+            return codes
+        return self.roster.place(codes, *parsed.places)
+
+    def _listed_places(self, ids: list[str], member: Member) -> tuple[Array, Array, Array]:
+        listed = self.listed or {}
+        absent = [name for name in ids if name not in listed]
+        if absent:
+            raise DataError(
+                f"{len(absent)} stations are not in the list of stations",
+                code="SPDE-D133",
+                where=locate(member.label, stations=absent),
+                do=f"complete the list: {self.options.stations or self.column_map.stations.file or '--station-list F'}",
+            )
+        for code, name in zip(self.roster.codes(ids).tolist(), ids):
+            self.roster.names[code] = self.roster.names[code] or listed[name][3]
+        lat, lon, alt = (np.asarray([listed[name][i] for name in ids], np.float64) for i in range(3))
+        return lat, lon, alt
+
+    def _unfold(self, time: Array, later: Array, codes: Array) -> Array:
+        """Assign hours that a clock showed twice: the first time a station reports one it is the earlier."""
+        unfolded = time.copy()
+        for row in np.flatnonzero(later != time).tolist():
+            key = (int(codes[row]), int(time[row]))
+            if key in self.tally.twice:
+                unfolded[row] = later[row]
+                self.tally.folds += 1
+            else:
+                self.tally.twice.add(key)
+        return unfolded
+
+
+def _skip(stream: Any, count: int) -> None:
+    while count > 0:
+        piece = stream.read(min(count, 1 << 22))
+        if not piece:
+            return
+        count -= len(piece)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, parse: Callable[[Any], ParsedBlock], pieces: Iterator[Any]
+) -> Iterator[tuple[int, ParsedBlock]]:
+    """Decode on the pool with a few blocks under way, handing results over in order."""
+    under_way: deque[tuple[int, Future[ParsedBlock]]] = deque()
+    try:
+        for piece in pieces:
+            under_way.append((piece.end, pool.submit(partial(parse, piece))))
+            if len(under_way) > _THREADS:
+                end, future = under_way.popleft()
+                yield end, future.result()
+        while under_way:
+            end, future = under_way.popleft()
+            yield end, future.result()
+    finally:
+        for _, future in under_way:
+            future.cancel()
+
+
+def _report(path: Path, tally: _Tally, roster: Roster) -> ProblemReport:
+    report = ProblemReport()
+    label = printable(path.name)
+    for dialect, files in tally.dialects.items():
+        who = f"{files} files" if files > 1 else "the file"
+        report.notice("SPDE-D127", f"{who} read as {dialect}", where=label)
+    for name, count in sorted(tally.codes.items()):
+        report.notice("SPDE-D018", f"{count:,} values of {name} are codes for missing", where=locate(label, name))
+    if tally.folds:
+        report.notice("SPDE-D037", f"{tally.folds:,} rows in hours that the clock showed twice", where=label)
+    if roster.moved and roster.on_move == "split":
+        report.notice("SPDE-D023", "stations that moved were split", where=locate(label, stations=roster.split()))
+    elif roster.moved:
+        report.warning("SPDE-D023", f"{roster.moved:,} rows stand at another place; the first was kept", where=label)
+    return report

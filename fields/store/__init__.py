@@ -1,0 +1,6 @@
+"""Stores: station records and fields in zarr, written atomically, verified on reading (`api`), described by cards."""
+
+import lazy_loader
+
+# `__init__.pyi` lists what other rooms may use; each name is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

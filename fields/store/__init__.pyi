@@ -1,0 +1,17 @@
+from .api import create as create
+from .api import fingerprint as fingerprint
+from .api import is_store as is_store
+from .api import kind_of as kind_of
+from .api import open as open
+from .api import open_store as open_store
+from .api import template as template
+from .api import verify as verify
+from .api import verify_store as verify_store
+from .api import write as write
+from .api import write_store as write_store
+from .arrays import mask_flagged as mask_flagged
+from .card import DataCard as DataCard
+from .card import data_card as data_card
+from .manifest import MANIFEST as MANIFEST
+from .staging import BlockWriter as BlockWriter
+from .staging import Region as Region

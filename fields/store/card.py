@@ -1,0 +1,228 @@
+"""Describe a record in a data card: on one screen and as a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from fields.constants import earth_radius
+from fields.errors import printable
+from fields.qc import MASKING, Flag
+from fields.times import format_span, format_time
+from fields.variables import STATE_VARIABLES, VARIABLES, PressureKind, display_unit, to_display
+
+__all__ = ["DataCard", "VariableCard", "data_card"]
+
+Array = np.ndarray[Any, Any]
+
+_ROWS = 4096
+# Bins between the hard limits for percentiles: a thousandth of the range is finer than what a card shows.
+_BINS = 2000
+_SHARES = (0.01, 0.5, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class VariableCard:
+    """One variable, in display units: shares of missing and flagged values, percentiles, and flags by test."""
+
+    name: str
+    long_name: str
+    unit: str
+    missing: float
+    flagged: float
+    low: float
+    p01: float
+    median: float
+    p99: float
+    high: float
+    flags: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DataCard:
+    """Summary of a record; ``missing`` counts what was not observed, ``flagged`` what was observed and failed."""
+
+    title: str
+    source: str
+    reader: str
+    stations: int
+    times: int
+    first: str
+    last: str
+    step_seconds: int
+    pressure_kind: PressureKind
+    latitude: tuple[float, float]
+    longitude: tuple[float, float]
+    altitude: tuple[float, float, float]
+    spacing_km: float
+    variables: tuple[VariableCard, ...]
+    complete_stations: int
+    worst_stations: tuple[tuple[str, float], ...]
+    fingerprint: str = ""
+    bytes_on_disk: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the card for machines; unknown figures are None."""
+        return _without_nan(asdict(self))
+
+    def lines(self) -> list[str]:
+        """Return the card for people, as lines."""
+        low, middle, high = self.altitude
+        out = [
+            printable(self.title or self.source or "station record"),
+            f"  source     {printable(self.source)} (reader {printable(self.reader)}), pressure: {self.pressure_kind}",
+            f"  stations   {self.stations:,}, typically {self.spacing_km:.0f} km apart; latitude "
+            f"{self.latitude[0]:.2f} to {self.latitude[1]:.2f}, longitude {self.longitude[0]:.2f} to "
+            f"{self.longitude[1]:.2f}",
+            f"  altitude   {low:.0f} to {high:.0f} m, median {middle:.0f} m",
+            f"  times      {self.times:,} from {self.first} to {self.last} UTC, "
+            f"every {format_span(self.step_seconds, ' ')}",
+        ]
+        if self.fingerprint:
+            out.append(f"  store      {self.bytes_on_disk / 1e6:.1f} MB, fingerprint {self.fingerprint[:12]}")
+        columns = "".join(f"{head:>9}" for head in ("missing", "flagged", "lowest", "1 %", "median", "99 %", "highest"))
+        out += ["", f"  {'':<6}{'unit':<6}{columns}"]
+        for v in self.variables:
+            cells = "".join(f"{x:>9.1f}" for x in (v.low, v.p01, v.median, v.p99, v.high))
+            out.append(f"  {v.name:<6}{v.unit:<6}{v.missing:>9.1%}{v.flagged:>9.2%}{cells}")
+        failed = [
+            f"{v.name}: " + ", ".join(f"{k} {n:,}" for k, n in v.flags.items() if n)
+            for v in self.variables
+            if any(v.flags.values())
+        ]
+        if failed:
+            out += ["", "  flags  " + "; ".join(failed)]
+        if self.worst_stations:
+            worst = ", ".join(f"{printable(name)} {share:.0%}" for name, share in self.worst_stations)
+            whole = "1 station lacks" if self.complete_stations == 1 else f"{self.complete_stations:,} stations lack"
+            out.append(f"  gaps   {whole} less than 5 %; most gaps: {worst}")
+        return out
+
+
+def data_card(ds: xr.Dataset, *, path: Path | None = None) -> DataCard:
+    """Describe a record, reading it block by block.
+
+    Parameters
+    ----------
+    ds : the in-memory form, opened with ``masked=False`` so that flagged values are counted as flagged
+    path : of the store, for its size and fingerprint
+    """
+    names = [n for n in (*STATE_VARIABLES, *VARIABLES) if n in ds]
+    names = list(dict.fromkeys(names))
+    tallies = {name: _Tally(name, ds.sizes["station"]) for name in names}
+    for block in _blocks(ds, names):
+        for name in names:
+            tallies[name].add(block[name], block.get(f"{name}_flag"))
+    times = ds.sizes["time"]
+    counted = [tallies[n].present for n in names if n in STATE_VARIABLES and tallies[n].present.any()]
+    gaps = 1 - np.mean(counted, axis=0) / max(times, 1) if counted else np.ones(ds.sizes["station"])
+    order = np.argsort(-gaps, kind="stable")[:5]
+    lat, lon, alt = (np.asarray(ds[c].values, float) for c in ("lat", "lon", "alt"))
+    stamps = [format_time(t, "minute") for t in ds["time"].values[[0, -1]]] if times else ["", ""]
+    step = int(ds.attrs.get("step_seconds") or 0)
+    return DataCard(
+        title=str(ds.attrs.get("title", "")), source=str(ds.attrs.get("source", "")),
+        reader=str(ds.attrs.get("reader", "")), stations=ds.sizes["station"], times=times, first=stamps[0],
+        last=stamps[1], step_seconds=step, pressure_kind=PressureKind.of(ds.attrs),
+        latitude=(float(lat.min()), float(lat.max())), longitude=_longitudes(lon),
+        altitude=(float(alt.min()), float(np.median(alt)), float(alt.max())), spacing_km=_spacing(lat, lon),
+        variables=tuple(tallies[name].card(times) for name in names),
+        complete_stations=int((gaps < 0.05).sum()),
+        worst_stations=tuple((str(ds["station"].values[i]), float(gaps[i])) for i in order if gaps[i] >= 0.05),
+        **_store_facts(path),
+    )  # fmt: skip
+
+
+class _Tally:
+    """Running counts of one variable: gaps, flags, extremes and a histogram for percentiles."""
+
+    def __init__(self, name: str, stations: int) -> None:
+        self.name = name
+        self.row = VARIABLES[name]
+        self.present = np.zeros(stations, np.int64)
+        self.missing = self.flagged = self.values = 0
+        self.low, self.high = np.inf, -np.inf
+        self.histogram = np.zeros(_BINS, np.int64)
+        self.flags = np.zeros(256, np.int64)
+
+    def add(self, values: Array, flags: Array | None) -> None:
+        there = np.isfinite(values)
+        self.values += values.size
+        self.missing += int((~there).sum())
+        good = there
+        if flags is not None:
+            bad = (flags & int(MASKING)) > 0
+            self.flagged += int((there & bad).sum())
+            self.flags += np.bincount(flags.ravel(), minlength=256)
+            good = there & ~bad
+        self.present += good.sum(axis=0)
+        chosen = values[good]
+        if chosen.size:
+            self.low, self.high = min(self.low, float(chosen.min())), max(self.high, float(chosen.max()))
+            self.histogram += np.histogram(np.clip(chosen, *self.row.hard), bins=_BINS, range=self.row.hard)[0]
+
+    def card(self, times: int) -> VariableCard:
+        shown = lambda x: float(to_display(self.name, x))
+        empty = self.histogram.sum() == 0
+        points = [np.nan] * 3 if empty else [shown(self._percentile(share)) for share in _SHARES]
+        ends = [np.nan] * 2 if empty else [shown(self.low), shown(self.high)]
+        each = {str(flag.name).lower(): int(self.flags[np.arange(256) & int(flag) > 0].sum()) for flag in Flag}
+        return VariableCard(
+            self.name, self.row.long_name, display_unit(self.name), self.missing / max(self.values, 1),
+            self.flagged / max(self.values, 1), ends[0], points[0], points[1], points[2], ends[1], each,
+        )  # fmt: skip
+
+    def _percentile(self, share: float) -> float:
+        below = np.cumsum(self.histogram)
+        index = int(np.searchsorted(below, share * below[-1]))
+        low, high = self.row.hard
+        return float(np.clip(low + (index + 0.5) / _BINS * (high - low), self.low, self.high))
+
+
+def _blocks(ds: xr.Dataset, names: list[str]) -> Iterator[dict[str, Array]]:
+    columns = [n for name in names for n in (name, f"{name}_flag") if n in ds]
+    for start in range(0, ds.sizes["time"], _ROWS):
+        block = ds[columns].isel(time=slice(start, start + _ROWS)).compute()
+        yield {n: np.asarray(block[n].values) for n in columns}
+
+
+def _longitudes(lon: Array) -> tuple[float, float]:
+    """Return the western and eastern ends; across the 180th meridian the eastern one exceeds 180."""
+    if np.ptp(lon) > 180 and np.ptp(lon % 360) < 180:
+        lon = lon % 360
+    return float(lon.min()), float(lon.max())
+
+
+def _spacing(lat: Array, lon: Array) -> float:
+    """Return the median distance to the nearest other station [km]."""
+    if lat.size < 2:
+        return float("nan")
+    from scipy.spatial import cKDTree
+
+    phi, lam = np.deg2rad(lat), np.deg2rad(lon)
+    sphere = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
+    apart, _ = cKDTree(sphere).query(sphere, k=2)
+    return float(np.median(apart[:, 1]) * earth_radius / 1e3)
+
+
+def _store_facts(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    from fields.store.api import fingerprint
+
+    size = sum(p.stat().st_size for p in Path(path).rglob("*") if p.is_file())
+    return {"fingerprint": fingerprint(path), "bytes_on_disk": size}
+
+
+def _without_nan(value: Any) -> Any:
+    """Replace NaN, which JSON lacks, by None."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and np.isnan(value) else value

@@ -1,0 +1,279 @@
+"""A whole record in memory: stations, a regular time axis in UTC, and one contiguous array of the state variables.
+
+Training reads windows from here millions of times, so the record is loaded, not lazy: a year of a national network at
+three hours takes 110 MB. Values are SI in float32, NaN where nothing was observed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from fields import derive
+from fields.errors import DataError, ProblemReport, UsageError, counted, locate
+from fields.ingest import substitutes_of
+from fields.places import Places
+from fields.times import most_common_step, require_era
+from fields.variables import STATE_VARIABLES, PressureKind
+
+__all__ = ["StationSeries", "Stations", "rows_at_cadence", "with_state_variables"]
+
+Array = np.ndarray[Any, Any]
+# The type of places under the name that models use for a network.
+Stations = Places
+
+# Steps of a store that are in memory at once while a record is read.
+_BLOCK_STEPS = 4096
+# A variable that most of the network lacks says nothing about a single station's quality.
+_MOSTLY_MISSING = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StationSeries:
+    """A record at the model's cadence.
+
+    Parameters
+    ----------
+    time : int64 ``[time]``, seconds since 1970 UTC, in steps of ``step_seconds``; a longer step is a gap that no
+        window crosses
+    values : float32 ``[time, station, variable]``, SI, NaN = missing
+    stations : names and positions of the stations
+    step_seconds : the cadence
+    fingerprint : hash of the content; computed if empty
+    variables : names of the variables, in the order of ``values``
+    reference : variables that are a reference instead of observations and are never scored
+    """
+
+    time: Array
+    values: Array
+    stations: Places
+    step_seconds: int
+    fingerprint: str = ""
+    variables: tuple[str, ...] = STATE_VARIABLES
+    reference: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "time", np.ascontiguousarray(self.time, np.int64))
+        object.__setattr__(self, "values", np.ascontiguousarray(self.values, np.float32))
+        shape = (len(self.time), len(self.stations), len(self.variables))
+        if self.values.shape != shape:
+            raise UsageError(
+                f"values of shape {self.values.shape} do not fit {shape[0]} times, {shape[1]} stations and "
+                f"{shape[2]} variables",
+                code="SPDE-D150",
+            )
+        if self.step_seconds <= 0:
+            raise UsageError(f"a step must be longer than 0 s, not {self.step_seconds} s", code="SPDE-D150")
+        require_era(self.time)
+        gaps = np.diff(self.time)
+        if np.any(gaps <= 0) or np.any(gaps % self.step_seconds):
+            raise DataError(
+                f"times are not increasing in whole steps of {self.step_seconds} s", code="SPDE-D036",
+                do="StationSeries.from_dataset puts them on a regular axis",
+            )  # fmt: skip
+        if not self.fingerprint:
+            object.__setattr__(self, "fingerprint", _fingerprint(self))
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def scored(self) -> tuple[bool, ...]:
+        """Whether each variable was observed, and so may be scored."""
+        return tuple(name not in self.reference for name in self.variables)
+
+    def take(self, stations: Array | Sequence[int]) -> StationSeries:
+        """Return the record of the stations chosen by number or mask."""
+        chosen = np.arange(len(self.stations))[np.asarray(stations)]
+        return replace(
+            self, values=self.values[:, chosen], stations=self.stations.take(chosen), fingerprint=""
+        )  # fmt: skip
+
+    def missing_rate(self, stop: int | None = None) -> Array:
+        """Return the share of the first ``stop`` steps that each station lacks ``[station]``.
+
+        It is that of the worst of the variables that most of the network reports.
+        """
+        return np.max(list(self._missing(stop).values()), axis=0)
+
+    def _missing(self, stop: int | None) -> dict[str, Array]:
+        """Return the missing share of each station by variable, for variables that most of the network reports.
+
+        If there is no such variable, all are returned.
+        """
+        seen = self.values[:stop]
+        rates = {
+            name: 1.0 - np.isfinite(seen[:, :, c]).mean(axis=0)
+            for c, (name, scored) in enumerate(zip(self.variables, self.scored, strict=True))
+            if scored
+        }
+        common = {name: rate for name, rate in rates.items() if np.median(rate) < _MOSTLY_MISSING}
+        return common or rates
+
+    def without_sparse(
+        self, most: float | None, stop: int | None = None, report: ProblemReport | None = None
+    ) -> StationSeries:
+        """Leave out stations that report nothing at all, or lack more than ``most`` of the first ``stop`` steps.
+
+        Parameters
+        ----------
+        most : largest share that may be missing; None keeps all stations that report anything
+        stop : the border of the training split: later steps must not decide which stations are used
+        report : receives a notice with the stations left out
+        """
+        observed = [c for c, scored in enumerate(self.scored) if scored]
+        silent = ~np.isfinite(self.values[:, :, observed]).any(axis=(0, 2))
+        missing = self._missing(stop)
+        sparse = np.zeros_like(silent) if most is None else ~silent & (self.missing_rate(stop) > most)
+        ids = np.asarray(self.stations.id)
+        if silent.any() and report is not None:
+            report.notice(
+                "SPDE-D020", f"{counted(int(silent.sum()), 'station')} left out: nothing reported",
+                where=locate(stations=ids[silent], out_of=ids.size),
+            )  # fmt: skip
+        if sparse.any() and report is not None:
+            report.notice(
+                "SPDE-D041", f"{counted(int(sparse.sum()), 'station')} left out: too many gaps in the training period",
+                where=locate(stations=ids[sparse], out_of=ids.size),
+                why=f"{_lacking(missing, sparse, most)}, allowed {most:.0%}",
+                do="keep all with --set data.max_missing=1",
+            )  # fmt: skip
+        dense = ~silent & ~sparse
+        if not dense.any():
+            raise DataError(
+                "no station is left", code="SPDE-D025", where=f"{ids.size} stations, {int(silent.sum())} silent",
+                do="--set data.max_missing=1",
+            )  # fmt: skip
+        return self if dense.all() else self.take(dense)
+
+    @classmethod
+    def from_dataset(
+        cls, ds: xr.Dataset, step: int | None = None, *, missing: Mapping[str, str] | None = None
+    ) -> StationSeries:
+        """Read a dataset, such as `fields.open_store` returns, at a cadence.
+
+        Parameters
+        ----------
+        ds : dimensions time and station, SI; state variables that it lacks are derived (`fields.derive`)
+        step : seconds; times are selected, never averaged: those on whole multiples since midnight UTC where there
+            are any, else those in phase with the first time. None selects all. Absent times become missing rows
+        missing : substitutes for variables that the data lack, ``{"p": "standard-atmosphere"}``
+
+        Raises
+        ------
+        DataError
+            If a variable is missing everywhere, there is no station or no time, or the data are coarser than ``step``.
+        """
+        label = str(ds.attrs.get("source", ""))
+        if ds.sizes.get("station", 0) == 0 or ds.sizes.get("time", 0) == 0:
+            raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
+        ds = with_state_variables(ds, substitutes_of(missing or {}))
+        seconds = np.asarray(ds["time"].values).astype("datetime64[s]").astype(np.int64)
+        require_era(seconds)
+        if np.any(np.diff(seconds) <= 0):
+            raise DataError("times are not in order, or not each once", code="SPDE-D035", where=label or None,
+                            do="ingest the source again: stationpde data ingest SRC -o OUT.zarr")  # fmt: skip
+        cadence, rows, slots = _select(seconds, step, label)
+        time = seconds[rows[0]] + cadence * np.arange(slots[-1] + 1, dtype=np.int64)
+        values = np.full((time.size, ds.sizes["station"], len(STATE_VARIABLES)), np.nan, np.float32)
+        for start, stop in _blocks(ds, seconds.size):
+            inside = (rows >= start) & (rows < stop)
+            for c, name in enumerate(STATE_VARIABLES if inside.any() else ()):
+                block = ds[name].transpose("time", "station")[start:stop].values[rows[inside] - start]
+                values[slots[inside], :, c] = np.where(np.isfinite(block), block, np.nan)
+        for c, name in enumerate(STATE_VARIABLES):
+            if not np.isfinite(values[:, :, c]).any():
+                raise _absent(name, label)
+        reference = ("p",) if PressureKind.of(ds.attrs) == PressureKind.STANDARD_ATMOSPHERE else ()
+        return cls(time, values, Places.from_dataset(ds), cadence, reference=reference)
+
+
+def with_state_variables(ds: xr.Dataset, substitutes: frozenset[str]) -> xr.Dataset:
+    """Return the dataset with all state variables, deriving those that it lacks.
+
+    Parameters
+    ----------
+    ds : observations, SI
+    substitutes : variables to replace by a reference; ``p`` becomes that of the standard atmosphere
+
+    Raises
+    ------
+    DataError
+        If a variable is missing and cannot be derived.
+    """
+    if not {"u", "v"} <= set(ds.data_vars) and {"ff", "dd"} <= set(ds.data_vars):
+        ds = derive.with_wind(ds)
+    if "rh" not in ds and {"t", "td"} <= set(ds.data_vars):
+        ds = derive.with_humidity(ds)
+    if "p" in substitutes:
+        ds = derive.with_standard_pressure(ds)
+    elif "p" not in ds and {"psl", "t"} <= set(ds.data_vars):
+        ds = derive.with_station_pressure(ds)
+    for name in STATE_VARIABLES:
+        if name not in ds:
+            raise _absent(name, str(ds.attrs.get("source", "")))
+    return ds
+
+
+def rows_at_cadence(
+    seconds: Array, step: int, phase: int = 0, *, otherwise: Literal["first", "last"] = "first"
+) -> Array:
+    """Return the rows at a cadence: times are selected, never averaged.
+
+    Parameters
+    ----------
+    seconds : times of the rows, s since 1970.
+    step : cadence [s].
+    phase : remainder of the times after division by ``step`` [s].
+    otherwise : whose phase to take where no time has that one: the first time's or the last one's.
+    """
+    phases = seconds % step
+    if seconds.size and not np.any(phases == phase):
+        phase = int(phases[0 if otherwise == "first" else -1])
+    return np.flatnonzero(phases == phase)
+
+
+def _lacking(missing: Mapping[str, Array], sparse: Array, most: float | None) -> str:
+    """Write ``u, v up to 100% missing``: the variables that sparse stations lack, and the largest share."""
+    worst = {name: float(rate[sparse].max()) for name, rate in missing.items()}
+    names = [name for name, rate in worst.items() if most is None or rate > most]
+    return f"{', '.join(names)} up to {max(worst.values()):.0%} missing"
+
+
+def _blocks(ds: xr.Dataset, steps: int) -> Iterator[tuple[int, int]]:
+    """Yield spans of time to read at once: the chunks of the store, so that no file is opened twice."""
+    chunks = ds[STATE_VARIABLES[3]].chunksizes.get("time", (_BLOCK_STEPS,) * -(-steps // _BLOCK_STEPS))
+    stops = np.minimum(np.cumsum(chunks), steps).tolist()
+    yield from zip([0, *stops], stops)
+
+
+def _absent(name: str, label: str) -> DataError:
+    reference = f"--missing p={PressureKind.STANDARD_ATMOSPHERE.option} takes a reference that is not scored"
+    do = reference if name == "p" else None
+    return DataError(f"{name} is missing everywhere", code="SPDE-D019", where=locate(label, name) or None, do=do)
+
+
+def _select(seconds: Array, step: int | None, label: str) -> tuple[int, Array, Array]:
+    """Select the times at a cadence: return the step, the rows to read, and their places on the regular axis."""
+    data_step = most_common_step(seconds.astype("datetime64[s]"))
+    cadence = step or data_step or 3600
+    if data_step and cadence % data_step:
+        raise DataError(
+            f"a step of {cadence} s was requested, but the data come every {data_step} s", code="SPDE-D151",
+            where=label or None, do=f"choose a multiple of {data_step} s, or ingest a finer source",
+        )  # fmt: skip
+    rows = rows_at_cadence(seconds, cadence)
+    return cadence, rows, (seconds[rows] - seconds[rows[0]]) // cadence
+
+
+def _fingerprint(series: StationSeries) -> str:
+    about = f"{series.step_seconds};{series.variables};{series.reference};{series.values.shape};{series.stations.id}"
+    digest = hashlib.sha256(about.encode())
+    for array in (series.time, *series.stations.coordinates, series.values):
+        digest.update(array.data.cast("B"))
+    return digest.hexdigest()

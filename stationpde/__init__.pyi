@@ -1,0 +1,5 @@
+import fields as fields
+
+from .api import StationPDE as StationPDE
+
+__version__: str

@@ -1,0 +1,6 @@
+"""Configuration of a run: tree (`tree`), sections with every key (`sections`), removed keys, presets as TOML."""
+
+import lazy_loader
+
+# `__init__.pyi` lists what other rooms may use; each name is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

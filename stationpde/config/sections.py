@@ -1,0 +1,248 @@
+"""Sections of the configuration: every key with its type, its default and what it decides.
+
+Defaults are those of the ``default`` variant of the model; ``presets/variant_paper.toml`` holds what the printed
+equations say instead. Sections are frozen and refuse unknown keys. `stationpde.config.removed` lists the keys that
+became constants. The docstring of a key is its entry in ``docs/configuration.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from fields.errors import UsageError
+from fields.times import DAY, parse_span
+
+__all__ = [
+    "INPUTS",
+    "DataSection",
+    "GridSection",
+    "LiftSection",
+    "LossSection",
+    "ModelSection",
+    "PDESection",
+    "Section",
+    "TrainSection",
+]
+
+Variable = Literal["u", "v", "p", "t", "rh"]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+# Limits of what makes tensors: far beyond any use, and small enough that a slip is refused before memory is asked for.
+Steps = Annotated[int, Field(ge=1, le=4096)]
+Width = Annotated[int, Field(ge=1, le=16384)]
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class DataSection(Section):
+    """Observations that make a window, and the division of the record."""
+
+    step: str = "3h"
+    """Cadence of the model's time axis; observations at other times are not used."""
+    history: Steps = 16
+    """Steps of observations that a forecast starts from."""
+    horizon: Steps = 8
+    """Steps that are forecast."""
+    split: tuple[Positive, Positive, Positive] = (0.6, 0.1, 0.3)
+    """Shares of the record for training, validation and test, in this order of time."""
+    train_stride: Count = 1
+    """Steps between training windows; the phase rotates from epoch to epoch."""
+    max_missing: Share = 0.9
+    """Stations that miss more than this share of the training period are left out."""
+    quality: Literal["full", "gross"] = "full"
+    """Quality flags that count: all of them (``full``), or only those of values that no sensor can have measured
+    (``gross``); flagged values are treated as missing."""
+    scored: tuple[Variable, ...] = ("u", "v", "p", "t", "rh")
+    """Variables that enter loss and scores."""
+    missing: dict[Variable, Literal["standard-atmosphere"]] = {}
+    """Substitute for a variable that a network does not observe; it is never scored."""
+
+    @field_validator("step")
+    @classmethod
+    def _is_span(cls, text: str) -> str:
+        try:
+            seconds = parse_span(text)
+        except UsageError as problem:  # pydantic collects ValueErrors
+            raise ValueError(str(problem)) from None
+        if seconds <= 0 or DAY % seconds:
+            raise ValueError(f"a step of '{text}' does not divide a day; take 1h, 3h, 6h …")
+        return text
+
+    @property
+    def step_seconds(self) -> int:
+        """Return the cadence in seconds."""
+        return parse_span(self.step)
+
+    @model_validator(mode="after")
+    def _fits(self) -> DataSection:
+        if abs(sum(self.split) - 1.0) > 1e-9:
+            raise ValueError(f"split must add up to 1, not {sum(self.split):g}")
+        both = set(self.missing) & set(self.scored)
+        if both:
+            raise ValueError(f"{', '.join(sorted(both))} has a substitute and cannot be scored; take it out of scored")
+        return self
+
+
+class GridSection(Section):
+    """Grid of the evolved field."""
+
+    height: Annotated[int, Field(ge=4, le=4096)] = 32
+    """Rows at most; a small or sparse network gets fewer (``grid.least_spacing``, and cells of at least 8 km)."""
+    width: Annotated[int, Field(ge=8, le=8192)] | Literal["metres", "degrees"] = "metres"
+    """Columns: a number, or as many as make cells square in metres or degrees."""
+    least_spacing: Annotated[float, Field(ge=0.0)] = 0.6
+    """Fewer rows rather than cells smaller than this share of the mean distance between stations."""
+    dem: str | None = None
+    """File with an elevation model; without one the cells' altitude is lifted from the stations, as in the paper."""
+
+
+class LiftSection(Section):
+    """Interpolation of station values to the grid."""
+
+    method: Literal["idw", "terrain_idw", "detrended"] = "idw"
+    """Inverse distance in the plane, inverse distance with the altitude (the paper's), or inverse distance of what a
+    plane and the hydrostatic law leave over."""
+    k: Width = 10
+    """Neighbours of a cell."""
+    w_alt: str = "5 km/m"
+    """Weight of altitude in the distance of ``terrain_idw``, a length over a length."""
+
+
+# What networks and readout see beyond the printed model, in the order in which a configuration lists it.
+Input = Literal["sun", "slope", "encoder", "surroundings", "station", "departure"]
+INPUTS: tuple[Input, ...] = get_args(Input)
+
+
+class ModelSection(Section):
+    """Learned parts: which there are, what they see, and their widths."""
+
+    state: Literal["raw", "anomaly"] = "anomaly"
+    """Evolve the state itself, scaled by channel, or its departure from the station × hour climatology of the training
+    split, with the wind scaled by station."""
+    annual_harmonics: Annotated[int, Field(ge=0, le=2)] = 0
+    """Harmonics of the year in the climatology; a record of little more than a year supports none."""
+    inputs: tuple[Input, ...] = INPUTS
+    """Inputs beyond those of the printed model. Conditions: ``sun`` (zenith angle), ``slope`` of the terrain. Station
+    head: ``encoder`` (features at the station), ``surroundings`` (differences of the lifted field at 150, 350 and 700
+    km and their changes), ``station`` (eight numbers learned for each, zero for a new one). Readout: ``departure``
+    (the station's departure from the field, with a learned weight for each channel and lead)."""
+    hidden: Width = 16
+    """Width of gates, router, closure and data branch."""
+    encoder: Literal["plain", "dilated"] = "dilated"
+    """Two convolutions as printed, or one for each of ``model.dilations``."""
+    encoder_hidden: Width = 32
+    """Width of the encoder."""
+    dilations: Annotated[tuple[Steps, ...], Field(max_length=64)] = (1, 2, 4)
+    """Dilations of the dilated encoder; its reach is their sum, in cells, and should be 500 km."""
+    head_hidden: Width = 128
+    """Width of the station head's two layers."""
+    guide: Literal["none", "linear"] = "linear"
+    """First guesses of departures at the stations, fitted on the training split before the first step."""
+    guide_groups: tuple[Literal["hour", "regime", "cloud", "place"], ...] = ("hour", "regime", "cloud", "place")
+    """Products of predictors that the guide is fitted on, beside history and surroundings."""
+    guide_reference: Literal["auto", "climatology", "last_day"] = "auto"
+    """Level from which guesses of pressure, temperature and humidity depart: the climatology, or the mean of the last
+    day. ``auto`` takes the last day where training is shorter than a year and does not cover every season."""
+    guide_networks: Annotated[int, Field(ge=0, le=1000)] = 3
+    """Perceptrons whose mean is the guide's second guess, beside the linear one; 0 for none."""
+    guide_hidden: Width = 384
+    """Width of the perceptrons' two layers."""
+    guide_epochs: Count = 6
+    """Passes of the perceptrons over the training rows."""
+    pde_branch: bool = True
+    """Evolve the field by the equations; without them the data branch alone does."""
+    data_branch: bool = True
+    """Evolve the field by the learned candidate, motion and residual as well; a router mixes the two branches."""
+    station_head: bool = True
+    """Correct the readout at each station by a perceptron."""
+    closure: bool = True
+    """Add a learned source to the equations for what they do not resolve."""
+    closure_form: Literal["printed", "held"] = "held"
+    """How that source enters. ``printed``: for pressure, temperature and humidity, evaluated at every sub-step, under
+    the update factor γ of the equations. ``held``: for the wind as well, where it represents the pressure-gradient
+    force, evaluated once in a forecast interval, with an update factor of its own."""
+
+    @field_validator("inputs")
+    @classmethod
+    def _in_order(cls, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
+        return tuple(name for name in INPUTS if name in inputs)
+
+    @model_validator(mode="after")
+    def _has_a_branch(self) -> ModelSection:
+        if not (self.pde_branch or self.data_branch):
+            raise ValueError("one of pde_branch and data_branch is needed to carry the field forward")
+        return self
+
+
+class PDESection(Section):
+    """Equations, and their steps in time."""
+
+    dt: Positive = 1800.0
+    """Seconds of a sub-step; a forecast interval is K of them."""
+    without: tuple[str, ...] = ()
+    """Operators taken out of the equations, by name."""
+    terms: tuple[Literal["surroundings", "memory", "relaxation", "radiation"], ...] = ()
+    """Terms that extend the printed equations, each starting at zero; they act on departures (``model.state``) and are
+    held over an interval (``model.closure_form``). None by default: the skill they add does not pay for their time."""
+    rule: Literal["none", "range", "limiter", "weathergft"] = "none"
+    """Scaling of an Euler increment: by the range of the field (the paper's), by a limiter, by WeatherGFT's affine map,
+    or none, with sub-steps short enough to be stable."""
+    advection: Literal[
+        "advection_upwind1", "advection_upwind3", "advection_central2", "advection_central4", "semi_lagrangian"
+    ] = "advection_upwind1"
+    """Scheme of the transport by wind."""
+    max_wind: Positive = 40.0
+    """Wind in m/s that fixes the number of stable parts of a sub-step; the advecting wind is limited to it."""
+    pressure_gradient: bool = False
+    """Add a learned share of −(1/ρ)∇p to the wind; needs pressure without its terrain part (``model.state``)."""
+    backend: Literal["auto", "torch", "fused", "inductor"] = "auto"
+    """Implementation of the equations; ``auto`` takes the fused kernel where a C compiler is found."""
+
+
+class LossSection(Section):
+    """Loss that training minimises."""
+
+    kind: Literal["l1", "mse", "huber"] = "mse"
+    """Norm of the errors."""
+    observed: Annotated[float, Field(ge=0.0)] = 0.5
+    """λ_obs, weight of the loss in observed variables against that in the state."""
+
+
+class TrainSection(Section):
+    """Optimisation, validation, checkpoints and resources of training."""
+
+    epochs: Count = 2
+    """Passes of the field over the training windows; with a guide more of them gain next to nothing."""
+    max_steps: Count | None = None
+    """Steps after which training ends, if that is before the last epoch."""
+    batch: Annotated[int, Field(ge=1, le=65536)] = 8
+    """Windows of a step."""
+    lr: Positive = 2e-3
+    """Learning rate, the peak under one-cycle."""
+    schedule: Literal["constant", "one_cycle"] = "one_cycle"
+    """Course of the learning rate over the steps."""
+    average: Share = 0.0
+    """Decay of the exponential weight average that is validated and used; 0 uses the weights as they are."""
+    station_dropout: Share = 0.1
+    """Share of stations that a training window hides, so that the model learns to forecast new ones."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of initial weights, order of windows and hidden stations."""
+    checkpoint_every: Count = 200
+    """Steps between checkpoints."""
+    validate_windows: Count | None = None
+    """At most so many validation windows, evenly spaced; all by default."""
+    patience: Count | None = 3
+    """Epochs without a better validation score after which training ends."""
+    compile: bool = False
+    """Compile the networks with torch.compile; a slow start, see benchmarks.md for the gain."""
+    recompute: bool = False
+    """Activation checkpointing: less memory for more time; benchmarks.md has the figures."""
+    threads: Annotated[int, Field(ge=0, le=4096)] = 0
+    """Threads of torch; 0 leaves the choice to torch."""

@@ -1,0 +1,15 @@
+from .datasets import demo_series as demo_series
+from .datasets import load_series as load_series
+from .datasets import series_of as series_of
+from .error_sums import ErrorSums as ErrorSums
+from .error_sums import persistence as persistence
+from .history_window import HistoryWindow as HistoryWindow
+from .history_window import WindowRequest as WindowRequest
+from .history_window import read_window as read_window
+from .opening import Observations as Observations
+from .opening import OpenObservations as OpenObservations
+from .opening import open_observations as open_observations
+from .quality import QUALITIES as QUALITIES
+from .quality import Quality as Quality
+from .quality import describe_quality as describe_quality
+from .window_source import WindowSource as WindowSource

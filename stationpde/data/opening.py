@@ -1,0 +1,275 @@
+"""Open observations, for every command in the same way.
+
+A source is the name of a dataset (``weather2k``, ``meteonet``, ``demo``), a raw file, a folder or an archive, a store,
+or a dataset in memory. Raw files and foreign datasets pass the gate of units, plausibility and quality control into a
+store: a temporary one, or ``data.zarr`` in a folder that keeps it (a run's own), which the next start with the same
+files and options reads.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import xarray as xr
+
+from fields import atomic, store
+from fields.errors import DataError, FieldsError, ProblemReport, UsageError, printable
+from fields.ingest import IngestOptions, ingest_files, substitutes_of
+from fields.progress import Watcher
+from fields.readers import download_guide, identity_of
+from fields.store import DataCard, data_card
+from fields.variables import STATE_VARIABLES, PressureKind, cf_attributes
+from fields.windows import with_state_variables
+from stationpde.data.quality import Quality, mask_by_quality
+
+__all__ = ["DATASETS", "Observations", "OpenObservations", "demo_network", "open_observations"]
+
+Observations = str | Path | xr.Dataset
+DATASETS = ("weather2k", "meteonet", "demo")
+_STORE, _ORIGIN = "data.zarr", "data.origin.json"
+_LENGTH_UNKNOWN = "SPDE-D142"
+# Stands where a typed name would, for a dataset that was given as an object.
+_IN_MEMORY = "<dataset>"
+# How a command is told where observations lie, for advice that can be typed.
+_TYPED = {
+    "train": "train {name} --obs {path}",
+    "benchmark": "benchmark {path}",
+    "ablate": "ablate {path}",
+    "evaluate": "evaluate RUN --obs {path}",
+    "forecast": "forecast RUN --obs {path}",
+    "report": "report RUN --obs {path}",
+    "plot transport": "plot transport {path} -o OUT.png",
+}
+# Commands with options for the clock of an array that has no times.
+_HAVE_START = ("train",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenObservations:
+    """Observations that are open for reading.
+
+    Attributes
+    ----------
+    dataset : dimensions time and station, SI, with all state variables; values whose quality flags count are NaN.
+    label : name of the source in messages; None for a dataset in memory that names none.
+    quality : which flags count.
+    store : store that the values are read from; None for a dataset in memory and for ``demo``.
+    """
+
+    dataset: xr.Dataset
+    label: str | None
+    quality: Quality
+    store: Path | None = None
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the observations are made up."""
+        return self.dataset.attrs.get("reader") == "synthetic"
+
+    def card(self) -> DataCard | None:
+        """Describe the store behind the observations, flagged values counted as flagged; None without a store."""
+        if self.store is None:
+            return None
+        return data_card(store.open_store(self.store, masked=False), path=self.store)
+
+
+@contextmanager
+def open_observations(
+    source: Observations,
+    path: str | Path | None = None,
+    *,
+    options: IngestOptions | None = None,
+    stand_ins: Mapping[Any, str] | None = None,
+    quality: Quality = "full",
+    cache: str | Path | None = None,
+    watcher: Watcher | None = None,
+    report: ProblemReport | None = None,
+    command: str = "forecast",
+) -> Iterator[OpenObservations]:
+    """Open observations as a dataset in SI with all state variables, for as long as the context lasts.
+
+    Parameters
+    ----------
+    source : one of `DATASETS`, the path of a store or of raw files, or a dataset with ``time`` and ``station``. Text is
+        a name first; a `Path` that exists is a path, also one that is called ``demo``.
+    path : place of ``weather2k`` or ``meteonet``; for other names it is taken instead of ``source``.
+    options : how raw files are read (start, time zone, reader, column map, …).
+    stand_ins : substitutes for variables that are not observed, ``{"p": "standard-atmosphere"}``; those of
+        ``options`` come on top.
+    quality : which quality flags count, see `stationpde.data.quality`.
+    cache : folder that keeps the store made of raw files; None keeps nothing.
+    watcher : callback for the progress of reading.
+    report : receives the notices of reading.
+    command : the subcommand that advice in messages is written for.
+
+    Raises
+    ------
+    UsageError
+        If there is no such path or dataset.
+    DataError
+        If a named dataset is not there (the message says where to get it), or the data cannot be used.
+    """
+    chosen = options or IngestOptions()
+    substitutes = {str(name): what for name, what in (stand_ins or {}).items()}
+    chosen = replace(chosen, missing={**substitutes, **chosen.missing})
+    opened_store: Path | None = None
+    with ExitStack() as stack:
+        if isinstance(source, xr.Dataset) and _is_in_memory_form(source):
+            raw, label = source, str(source.attrs.get("source", ""))
+        elif _dataset_name(source) == "demo":
+            raw, label = demo_network(), "demo"
+        else:
+            name, files = _files_of(source, path, command, stack)
+            label = str(source.attrs.get("source", "")) if isinstance(source, xr.Dataset) else str(files)
+            if _dataset_name(source):
+                chosen = replace(chosen, reader=chosen.reader or name)
+            opened_store = files
+            if not store.is_store(files):
+                ingest = _Ingest(name, files, chosen, watcher, ProblemReport() if report is None else report, command)
+                opened_store = ingest.into_cache(Path(cache)) if cache is not None else ingest.into_scratch(stack)
+            raw = store.open_store(opened_store, masked=False)
+        if raw.sizes.get("station", 0) == 0 or raw.sizes.get("time", 0) == 0:
+            raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
+        ds = with_state_variables(mask_by_quality(raw, quality), _substitutes(raw, chosen.missing))
+        yield OpenObservations(ds, label or None, quality, opened_store)
+
+
+def demo_network(stations: int = 64, days: int = 90, seed: int = 0) -> xr.Dataset:
+    """Return the synthetic network with the flags of quality control, as a real record has them."""
+    from fields import qc
+    from fields.synthetic import network as synthetic
+
+    ds = synthetic.make_network(stations, days, seed=seed)
+    return ds.assign(qc.check_quality(ds).data_vars)
+
+
+def _substitutes(ds: xr.Dataset, missing: Mapping[str, str]) -> frozenset[str]:
+    """Return the variables to substitute: not pressure a second time where ingest has done so."""
+    is_done = PressureKind.of(ds.attrs) == PressureKind.STANDARD_ATMOSPHERE
+    return substitutes_of({name: what for name, what in missing.items() if not (name == "p" and is_done)})
+
+
+def _is_in_memory_form(ds: xr.Dataset) -> bool:
+    """Return whether a dataset has the layout of `fields` and declares SI units."""
+    if not ({"time", "station"} <= set(ds.dims) and {"lat", "lon", "alt"} <= set(ds.coords)):
+        return False
+    names = [name for name in (*STATE_VARIABLES, "ff", "dd", "td", "psl") if name in ds]
+    return bool(names) and all(ds[name].attrs.get("units") == cf_attributes(name)["units"] for name in names)
+
+
+def _dataset_name(source: Observations) -> str | None:
+    """Return the name of `DATASETS` that a source is; a path that exists is no name, whatever it is called."""
+    if isinstance(source, xr.Dataset) or str(source) not in DATASETS:
+        return None
+    return None if isinstance(source, Path) and source.exists() else str(source)
+
+
+def _files_of(source: Observations, path: str | Path | None, command: str, stack: ExitStack) -> tuple[str, Path]:
+    """Return the name of a source as typed, and the path of its files or store."""
+    if isinstance(source, xr.Dataset):
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="stationpde-")))
+        source.to_netcdf(folder / "dataset.nc")
+        return _IN_MEMORY, folder / "dataset.nc"
+    name = str(source)
+    files = Path(path) if path is not None else None if _dataset_name(source) else Path(source)
+    if files is not None and files.exists():
+        return name, files
+    if _dataset_name(source):
+        problem = DataError(
+            f"{name} is not here: " + ("no path was given" if files is None else f"there is no {printable(files)}"),
+            code="SPDE-D155", do=_command_with(command, name, "PATH"),
+        )  # fmt: skip
+        problem.message = f"{problem.message}\n\n{download_guide(name)}\n"
+        raise problem
+    near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"give a path, or one of {', '.join(DATASETS)}"
+    raise UsageError(f"there is neither a dataset nor a store or file '{printable(files)}'", code="SPDE-D156", do=hint)
+
+
+def _command_with(command: str, name: str, path: str) -> str:
+    typed = _TYPED.get(command, f"{command} {{path}}")
+    return f"stationpde {typed.format(name=shlex.quote(name), path=shlex.quote(path))}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ingest:
+    """Raw files on their way into a store; ``name`` is the source as typed."""
+
+    name: str
+    files: Path
+    options: IngestOptions
+    watcher: Watcher | None
+    report: ProblemReport
+    command: str
+
+    def into_scratch(self, stack: ExitStack) -> Path:
+        """Ingest into a store that is removed with ``stack``."""
+        target = Path(stack.enter_context(TemporaryDirectory(prefix="stationpde-"))) / "observations.zarr"
+        try:
+            self._run(target)
+        except FieldsError as problem:
+            # What a scratch folder holds is gone when the advised command is typed: name an output that stays.
+            output = f"{self.files.name.partition('.')[0] or 'observations'}.zarr"
+            _rename_in(problem, str(target), shlex.quote(output))
+            if self.name == _IN_MEMORY:
+                _rename_in(problem, str(self.files), "dataset.nc")
+            raise
+        return target
+
+    def into_cache(self, folder: Path) -> Path:
+        """Ingest into a folder that keeps the store, or return the store that the same files and options gave."""
+        target, origin = folder / _STORE, folder / _ORIGIN
+        identity = identity_of(self.files, str(self.files.resolve()), self._settings())
+        if store.is_store(target):
+            earlier = atomic.read_json(origin)
+            if earlier is None or earlier.get("identity") == identity:
+                return target
+            self.report.notice("SPDE-D157", "the files or options changed: they are read again", where=str(target))
+        with atomic.machine_faults(target):
+            folder.mkdir(parents=True, exist_ok=True)
+        fingerprint = self._run(target)
+        about = {"identity": identity, "source": str(self.files), "fingerprint": fingerprint}
+        atomic.write_file(origin, json.dumps(about).encode())
+        return target
+
+    def _settings(self) -> IngestOptions:
+        # Stations are judged later, at the model's cadence; a store that keeps them all serves any threshold.
+        return replace(self.options, max_missing=None, force=True)
+
+    def _run(self, target: Path) -> str:
+        """Ingest into a new store and return its fingerprint."""
+        try:
+            result = ingest_files(self.files, target, self._settings(), self.watcher)
+        except DataError as problem:
+            if problem.code == _LENGTH_UNKNOWN:
+                problem.do = printable(self._advice_for_start())
+            raise
+        self.report.extend(result.report)
+        return result.fingerprint
+
+    def _advice_for_start(self) -> str:
+        clock = "--start 2023-01-01 --time-zone UTC   with the real start and zone"
+        if self.command in _HAVE_START:
+            return f"{_command_with(self.command, self.name, str(self.files))} {clock}; the rest as you typed it"
+        # Without these options of its own, the command is given a store.
+        ingest = shlex.join(["stationpde", "data", "ingest", str(self.files), "-o", "OUT.zarr"])
+        return f"{ingest} {clock}; then {_command_with(self.command, self.name, 'OUT.zarr')}"
+
+
+def _rename_in(problem: FieldsError, old: str, new: str) -> None:
+    """Replace a path in everything that an error says."""
+    problem.message = problem.message.replace(old, new)
+    problem.where = problem.where and problem.where.replace(old, new)
+    problem.do = problem.do and problem.do.replace(old, new)
+    problem.problems = tuple(
+        replace(one, what=one.what.replace(old, new), where=one.where.replace(old, new), do=one.do.replace(old, new))
+        for one in problem.problems
+    )

@@ -1,0 +1,14 @@
+from .fit import POOLED_STRENGTHS as POOLED_STRENGTHS
+from .fit import Sums as Sums
+from .fit import fit_guide as fit_guide
+from .fit import pooled_sums as pooled_sums
+from .guide import Guide as Guide
+from .last_day import LastDay as LastDay
+from .network import GuideNetwork as GuideNetwork
+from .network_fit import NetworkFitSettings as NetworkFitSettings
+from .predictors import GuidePredictors as GuidePredictors
+from .predictors import Predictors as Predictors
+from .rows import FOLDS as FOLDS
+from .rows import GuideBatches as GuideBatches
+from .rows import Report as Report
+from .shares import ShareSums as ShareSums

@@ -1,0 +1,124 @@
+"""Rows that the guide is fitted on: predictors and targets of windows of the training split, batch by batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fields.windows import Split, StationSeries, WindowDataset, Windows, WindowSpec
+from stationpde.guide.predictors import GuidePredictors
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int64
+
+__all__ = ["FOLDS", "GuideBatches", "PredictorFunction", "Report", "Rows"]
+
+Array = np.ndarray[Any, Any]
+Report = Callable[[str, int, int], None]
+"""Progress callback: name of the task, how much of it is done, and how much there is."""
+PredictorFunction = Callable[[Tensor, Tensor], GuidePredictors]
+"""From observed histories ``[batch, time, station, channel]`` (SI, NaN = missing) and issue times ``[batch]``."""
+# Consecutive parts of the training period, each of which is left out once.
+FOLDS = 5
+# Enough for some hundred predictors; more rows only cost time.
+_MOST_ROWS, _MOST_WINDOWS, _BATCH = 400_000, 3600, 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """A batch of windows of one part of the period.
+
+    Attributes
+    ----------
+    part : number of the part of the training period
+    number : number of the batch in its pass
+    time : issue times, seconds since 1970, UTC
+    pooled, local : predictors, see `GuidePredictors`
+    target : scaled departures of the observed future from the reference; NaN = not observed
+    shown : stations that were not hidden; None where all were shown
+    """
+
+    part: int
+    number: int
+    time: Int64[Tensor, " batch"]
+    pooled: Float[Tensor, "batch station predictor"]
+    local: Float[Tensor, "batch station local"]
+    target: Float[Tensor, "batch station lead channel"]
+    shown: Bool[Tensor, "batch station"] | None
+
+
+class GuideBatches:
+    """Windows evenly through the training split, as rows; each batch lies in one part of the period.
+
+    Parameters
+    ----------
+    series : the record
+    split : of the record; only its training part is read
+    spec : steps of a window's history and future
+    predictors_of : computes predictors and reference of histories
+    scale : of observed departures at each station, SI
+    places : row and column in the region and altitude of each station
+    report : progress callback of each pass; an exception that it raises ends the fit
+    """
+
+    def __init__(
+        self,
+        series: StationSeries,
+        split: Split,
+        spec: WindowSpec,
+        predictors_of: PredictorFunction,
+        scale: Float[Tensor, "station channel"],
+        places: Float[Tensor, "station 3"],
+        report: Report,
+    ) -> None:
+        windows = Windows.of(series, spec, split, require=("train",))
+        self.predictors_of, self.scale, self.places, self.report = predictors_of, scale, places, report
+        self.starts = sampled(windows.train, windows.steps_of_day)
+        self.parts = np.arange(len(self.starts)) * FOLDS // max(1, len(self.starts))
+        self.dataset = WindowDataset(series, self.starts, spec)
+        # The shared fit takes every n-th station of a window, others in the next window.
+        self.every = max(1, -(-len(self.starts) * len(places) // _MOST_ROWS))
+
+    def rows(self, task: str, hidden_share: float = 0.0) -> Iterator[Rows]:
+        """Iterate over all batches.
+
+        Parameters
+        ----------
+        task : name of the pass for the progress callback
+        hidden_share : of the stations, drawn for each window, that are hidden from the predictors
+        """
+        starts_of = [self.starts[self.parts == part] for part in range(FOLDS)]
+        batches = [
+            (part, starts[n : n + _BATCH])
+            for part, starts in enumerate(starts_of)
+            for n in range(0, len(starts), _BATCH)
+        ]
+        for number, (part, starts) in enumerate(batches):
+            self.report(task, number, len(batches))
+            batch = self.dataset.at(torch.as_tensor(starts))
+            history, shown = batch.history, None
+            if hidden_share > 0.0:
+                shown = torch.rand(history.shape[0], history.shape[2]) >= hidden_share
+                history = torch.where(shown[:, None, :, None], history, torch.nan)
+            inputs = self.predictors_of(history, batch.issue_time)
+            # Observed variables are guessed: a mean of relative humidity is not that of q at a mean of temperature.
+            target = ((batch.future - inputs.reference) / self.scale).movedim(1, 2)
+            yield Rows(part, number, batch.issue_time, inputs.pooled, inputs.local, target, shown)
+
+    def pooled_stations(self, number: int) -> slice:
+        """Return the stations of batch ``number`` that count in the shared fit."""
+        return slice(number % self.every, None, self.every)
+
+
+def sampled(starts: Array, steps_of_day: int) -> Array:
+    """Select windows evenly through the record, with every hour of issue among them."""
+    stride = max(1, -(-len(starts) // _MOST_WINDOWS))
+    while math.gcd(stride, steps_of_day) > 1:
+        stride += 1
+    return starts[::stride]

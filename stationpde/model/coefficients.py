@@ -1,0 +1,33 @@
+"""Learned coefficients of the equations as numbers with units, for people and reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stationpde.model.model import StationPDEModel
+
+__all__ = ["Coefficient", "coefficients_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficient:
+    """A learned number of the equations with its unit; factors have the unit 1."""
+
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g} {self.unit}" if self.unit != "1" else f"{self.value:.4g}"
+
+
+def coefficients_of(model: StationPDEModel) -> dict[str, Coefficient]:
+    """Collect a model's learned coefficients and update factors by name."""
+    coefficients: dict[str, Coefficient] = {}
+    for name, value in model.physics().items():
+        if hasattr(value, "units"):
+            coefficients[name] = Coefficient(float(value.magnitude), f"{value.units:~P}" or "1")
+        else:
+            coefficients[name] = Coefficient(float(value), "1")
+    return coefficients

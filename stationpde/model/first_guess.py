@@ -1,0 +1,90 @@
+"""Coupling of the guide: predictors from a lifted history, guesses in SI, and their mixing into the forecast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from stationpde.config import Config
+from stationpde.guide import Guide, GuideNetwork, GuidePredictors, LastDay, Predictors
+from stationpde.model.adapters import Sites
+from stationpde.model.analysis import LiftedHistory
+from stationpde.model.scaling import Scaling
+from stationpde.physics import OBSERVED, View, to_observed, to_state
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int64
+
+__all__ = ["FirstGuess"]
+
+C = len(OBSERVED)
+
+
+class FirstGuess:
+    """Between the model's fields and stations and the guide, which works on scaled departures; has no weights itself.
+
+    Parameters
+    ----------
+    days : length of the training period; decides whether guesses depart from the climatology or from the last day
+    """
+
+    def __init__(self, config: Config, days: float) -> None:
+        self.config = config
+        self.predictors = Predictors(config.data.step_seconds, config.data.history, config.model.guide_groups)
+        self.last_day = LastDay.of(config, days)
+
+    def new_guide(self, stations: int) -> Guide:
+        """Return a guide for so many stations, not yet fitted."""
+        model, data = self.config.model, self.config.data
+        network = None
+        if model.guide_networks:
+            inputs = self.predictors.plain_count(C)
+            network = GuideNetwork(inputs, stations, data.horizon * C, model.guide_hidden, model.guide_networks)
+        pooled, local = self.predictors.counts(C, data.history)
+        return Guide(pooled, local, stations, data.horizon, C, network)
+
+    def predictors_of(
+        self, lifted: LiftedHistory, view: View, issue_time: Int64[Tensor, " batch"], sites: Sites, scaling: Scaling
+    ) -> GuidePredictors:
+        """Return guide predictors and their reference, missing values filled from the lifted field."""
+        scaled = (lifted.departures - scaling.centre.flatten()) / sites.scale
+        filled = torch.where(torch.isfinite(scaled), scaled, view.centre)
+        level = None
+        if self.last_day is not None:
+            base = sites.base(lifted.times)
+            level = self.last_day.level(filled * sites.scale, base)
+            filled, view = self.last_day.subtract_level(filled, view)
+        pooled = self.predictors.pooled(filled, view, issue_time, sites.features.position)
+        local = self.predictors.local(filled, view, issue_time)
+        return GuidePredictors(pooled, local, self.guide_reference(issue_time, sites, level))
+
+    def guide_reference(
+        self, issue_time: Int64[Tensor, " batch"], sites: Sites, level: Float[Tensor, "batch station channel"] | None
+    ) -> Float[Tensor, "batch lead station channel"]:
+        """Return the observed variables that guesses depart from, SI: climatology plus ``level`` of the last day."""
+        data = self.config.data
+        ahead = torch.arange(1, data.horizon + 1, device=issue_time.device) * data.step_seconds
+        climatology = to_observed(sites.base(issue_time[:, None] + ahead))
+        return climatology if level is None else climatology + level[:, None]
+
+    def guesses(
+        self,
+        guide: Guide,
+        predictors: GuidePredictors,
+        issue_time: Int64[Tensor, " batch"],
+        sites: Sites,
+        shown: Bool[Tensor, "batch station"] | None,
+    ) -> Float[Tensor, "guess batch lead station channel"]:
+        """Return the guesses of observed variables, SI."""
+        place, number = sites.features.position, sites.number
+        scaled = guide(predictors.pooled, predictors.local, issue_time, place, number, shown)
+        return predictors.reference + scaled * sites.observed_scale
+
+    def mix(self, guide: Guide, guesses: Tensor, state: Tensor, lead: int | Tensor, sites: Sites) -> Tensor:
+        """Mix guesses into the state at the stations; observed variables are mixed, as they are scored."""
+        if isinstance(lead, int) and lead > guide.horizon:
+            return state
+        mixed = guide.mix(guesses, to_observed(state), lead)
+        return to_state(mixed, sites.pressure)

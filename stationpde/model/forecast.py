@@ -1,0 +1,30 @@
+"""Result of the model: forecasts at stations, and the fields they were read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["Forecast"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forecast:
+    """A forecast at stations, SI; with ``keep_fields`` also the fields it was read from.
+
+    ``observed`` and ``state`` are ``[batch, lead, station, channel]``; ``fields`` (full states) and ``router`` (weight
+    of the data-driven branch) are ``[batch, lead, channel, y, x]``. Where a guide is mixed in, ``unguided`` is the
+    state before mixing and ``guided`` are its guesses. Training is without guide: field, anchor and head learn alone.
+    """
+
+    observed: Float[Tensor, "batch lead station channel"]
+    state: Float[Tensor, "batch lead station channel"]
+    fields: Float[Tensor, "batch lead channel y x"] | None = None
+    router: Float[Tensor, "batch lead channel y x"] | None = None
+    unguided: Float[Tensor, "batch lead station channel"] | None = None
+    guided: Float[Tensor, "guess batch lead station channel"] | None = None

@@ -1,0 +1,45 @@
+"""Fitting a model's guide: rows from the training split of a record, made with the model's lift and statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fields.windows import Split, StationSeries, WindowSpec
+from stationpde.guide import GuideBatches, NetworkFitSettings, Report, fit_guide
+
+if TYPE_CHECKING:
+    from stationpde.model.model import StationPDEModel
+
+__all__ = ["fit_model_guide", "guide_batches"]
+
+
+def no_progress(task: str, done: int, total: int) -> None:
+    """Ignore progress: no-op callback."""
+
+
+def guide_batches(
+    model: StationPDEModel, series: StationSeries, split: Split, report: Report = no_progress
+) -> GuideBatches:
+    """Return the rows that the guide of a model is fitted on."""
+    data, sites = model.config.data, model.sites
+    spec = WindowSpec(data.history, data.horizon)
+    places = sites.features.position
+    return GuideBatches(series, split, spec, model.predictors_of, sites.observed_scale, places, report)
+
+
+def fit_model_guide(model: StationPDEModel, series: StationSeries, split: Split, report: Report = no_progress) -> None:
+    """Fit a model's guide, if it has one, on the training split of a record, and nothing else.
+
+    Parameters
+    ----------
+    report : progress callback; an exception that it raises ends the fit, and the guide stays without effect
+    """
+    if model.guide is None:
+        return
+    train = model.config.train
+    settings = NetworkFitSettings(train.seed, model.config.model.guide_epochs, train.station_dropout)
+    batches = guide_batches(model, series, split, report)
+    was_training = model.training
+    model.eval()
+    fit_guide(model.guide, batches, settings)
+    model.train(was_training)

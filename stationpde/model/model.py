@@ -1,0 +1,276 @@
+"""StationPDE: wiring only. From a history at stations to forecasts at stations, through a field.
+
+Time index: the initial field X_t is the state at the last observation; the first evolved field is the forecast for one
+step later, and its conditions carry that valid time. The field feeds back, the station residual does not.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from fields.grid import Elevation
+from fields.windows import Stations
+from pde_ops import weight_decay_groups
+from stationpde.config import Config
+from stationpde.guide import GuidePredictors
+from stationpde.model.adapters import Region, Sites
+from stationpde.model.analysis import Analysis, LiftedHistory, lift_history
+from stationpde.model.climate import StateStatistics
+from stationpde.model.data_branch import DataBranch
+from stationpde.model.encoder import HistoryEncoder
+from stationpde.model.extended_terms import tendencies_of
+from stationpde.model.first_guess import FirstGuess
+from stationpde.model.forecast import Forecast
+from stationpde.model.maps import lift_station_increments
+from stationpde.model.pde_branch import PDEBranch, has_base
+from stationpde.model.router import Router
+from stationpde.model.saved_statistics import SavedStatistics, saved_statistics
+from stationpde.model.scaling import Scaling
+from stationpde.model.station_head import (
+    STATION_NUMBERS,
+    Anchor,
+    StationHead,
+    history_inputs,
+    lead_inputs,
+    station_numbers,
+)
+from stationpde.physics import STATE, Conditions, View, to_observed
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int64
+
+__all__ = ["StationPDEModel"]
+
+
+class StationPDEModel(nn.Module):
+    """The model of the paper on one region; constructed by `build` or `from_tensors`."""
+
+    def __init__(self, config: Config, statistics: StateStatistics, region: Region) -> None:
+        super().__init__()
+        self.config, self.statistics, self.region = config, statistics, region
+        model = config.model
+        # The saved statistics: `SAVED_STATISTICS` names this attribute, as checkpoints of all versions do.
+        self.kept = SavedStatistics(statistics, region.altitude)
+        self.scaling = Scaling.of(config, statistics)
+        self.base = region.cell_base(statistics, config) if has_base(config) else None
+        self.conditions = Conditions(region.cell_features(config), region.grid.shape, config.data.horizon)
+        self.sites = Sites(statistics.stations, region, statistics, config)
+        self.encoder = HistoryEncoder.of(config, self.conditions.history_count)
+        step_count = self.conditions.step_count
+        self.pde_branch = PDEBranch(config, region.pde_grid, step_count) if model.pde_branch else None
+        self.data_branch = DataBranch.of(config, step_count) if model.data_branch else None
+        both = model.pde_branch and model.data_branch
+        self.router = Router(len(STATE), step_count, model.hidden) if both else None
+        self.anchor = Anchor.of(config) if "departure" in model.inputs else None
+        self.first_guess = FirstGuess(config, statistics.days)
+        self.guide = self.first_guess.new_guide(len(statistics.stations)) if config.is_guided else None
+        self.head: StationHead | None = None
+        self.embedding: nn.Parameter | None = None
+        if model.station_head:
+            self.head = StationHead.of(config, statistics, self.sites.features.count)
+            if "station" in model.inputs:
+                self.embedding = nn.Parameter(torch.zeros(len(statistics.stations), STATION_NUMBERS))
+
+    @classmethod
+    def build(cls, config: Config, statistics: StateStatistics, elevation: Elevation | None = None) -> StationPDEModel:
+        """Build a new model for the stations of the statistics."""
+        return cls(config, statistics, Region.around(statistics.stations, config, elevation))
+
+    @classmethod
+    def from_tensors(cls, config: Config, ids: tuple[str, ...], tensors: Mapping[str, Tensor]) -> StationPDEModel:
+        """Rebuild the model of a checkpoint; ``ids`` are the names of its stations."""
+        saved = saved_statistics(tensors)
+        statistics = StateStatistics.from_tensors(ids, saved)
+        region = Region(Region.around(statistics.stations, config).grid, saved["altitude"].cpu().numpy())
+        model = cls(config, statistics, region)
+        model.load_state_dict(dict(tensors))
+        return model
+
+    def at(self, stations: Stations, reporters: int | None = None) -> StationPDEModel:
+        """Return the same model, with the same parameters, for other stations of the region.
+
+        Stations after the first ``reporters`` are places that never report: the field does not wait for them.
+        """
+        other = copy.copy(self)
+        other._modules = dict(self._modules)
+        like = self.scaling.scale
+        sites = Sites(stations, self.region, self.statistics, self.config, reporters).to(like.device)
+        # A model in double precision stays one; altitudes are double in any case.
+        other.sites = sites.double() if like.dtype == torch.float64 else sites
+        return other
+
+    def forward(
+        self,
+        history: Float[Tensor, "batch time station channel"],
+        issue_time: Int64[Tensor, " batch"],
+        horizon: int | None = None,
+        *,
+        shown: Bool[Tensor, "batch station"] | None = None,
+        keep_fields: bool = False,
+    ) -> Forecast:
+        """Compute a forecast from observations ``u, v, p, t, rh`` up to an issue time.
+
+        Parameters
+        ----------
+        history : observed variables, SI; NaN = missing
+        issue_time : time of the last step, seconds since 1970, UTC
+        horizon : number of steps; by default that of the configuration
+        shown : stations that the model may see; the others are forecast as if they were new
+        keep_fields : return the fields and the router's weights as well
+        """
+        analysis = self.analyse(history, issue_time, shown)
+        field, states, unguided, fields, weights = analysis.field, [], [], [], []
+        recompute = self.config.train.recompute and torch.is_grad_enabled()
+        for lead in range(1, (horizon or self.config.data.horizon) + 1):
+            valid_time = self.valid_time(issue_time, lead)
+            if recompute:
+                field, weight = checkpoint(self.step, field, valid_time, lead, analysis.tendencies, use_reentrant=False)
+            else:
+                field, weight = self.step(field, valid_time, lead, analysis.tendencies)
+            unguided.append(self.read_field(field, analysis, valid_time, lead))
+            states.append(self.mix_guide(unguided[-1], analysis, lead))
+            if keep_fields:
+                fields.append(self.full_field(field, valid_time))
+                weights.append(weight)
+        state = torch.stack(states, dim=1)
+        return Forecast(
+            to_observed(state),
+            state,
+            torch.stack(fields, dim=1) if keep_fields else None,
+            torch.stack(weights, dim=1) if keep_fields and self.router is not None else None,
+            torch.stack(unguided, dim=1) if analysis.guided is not None else None,
+            analysis.guided,
+        )
+
+    def analyse(
+        self, history: Tensor, issue_time: Tensor, shown: Bool[Tensor, "batch station"] | None = None
+    ) -> Analysis:
+        """Lift and encode a history, and compute what the stations contribute beside the field."""
+        if shown is not None:
+            history = torch.where(shown[:, None, :, None], history, torch.nan)
+        lifted = lift_history(history, issue_time, self.sites, self.base, self.scaling, self.config)
+        conditions = self.conditions.history(issue_time)
+        inputs = torch.cat([lifted.fields.flatten(1, 2), lifted.coverage.mean(dim=2)], dim=1)
+        field, features = self.encoder(inputs, lifted.fields[:, -1], conditions)
+        read = self.sites.read(lifted.fields)
+        departures = torch.nan_to_num(lifted.departures - self.scaling.inverse_at_stations(read), nan=0.0)
+        view = None if self.sites.surroundings is None else self.sites.surroundings(lifted.fields, read)
+        memory = guided = None
+        if self.head is not None:
+            memory = self.head.remember(self._history_inputs(lifted, features, view, shown))
+        if self.guide is not None and not self.training:
+            predictors = self._predictors(lifted, view, issue_time)
+            guided = self.first_guess.guesses(self.guide, predictors, issue_time, self.sites, shown)
+        needs_past = self.pde_branch is not None and self.pde_branch.extended is not None
+        tendencies = tendencies_of(lifted.fields, self.config.data.step_seconds) if needs_past else None
+        return Analysis(field, departures, memory, guided, tendencies)
+
+    def _history_inputs(
+        self, lifted: LiftedHistory, features: Tensor, view: View | None, shown: Tensor | None
+    ) -> Float[Tensor, "batch station lasting"]:
+        """Return the inputs of the station head that belong to a history."""
+        inputs, sites, departures = self.config.model.inputs, self.sites, lifted.departures
+        read = sites.read(features) if "encoder" in inputs else None
+        seen = view if "surroundings" in inputs else None
+        numbers = station_numbers(self.embedding, sites.number, departures.shape[0], shown)
+        return history_inputs(departures - self.scaling.centre.flatten(), sites.scale, read, seen, numbers)
+
+    def predictors_of(self, history: Tensor, issue_time: Tensor) -> GuidePredictors:
+        """Return predictors and reference of the guide for observed histories."""
+        lifted = lift_history(history, issue_time, self.sites, self.base, self.scaling, self.config)
+        assert self.sites.surroundings is not None
+        view = self.sites.surroundings(lifted.fields, self.sites.read(lifted.fields))
+        return self._predictors(lifted, view, issue_time)
+
+    def _predictors(self, lifted: LiftedHistory, view: View | None, issue_time: Tensor) -> GuidePredictors:
+        assert view is not None  # a model with a guide reads surroundings
+        return self.first_guess.predictors_of(lifted, view, issue_time, self.sites, self.scaling)
+
+    def valid_time(self, issue_time: Int64[Tensor, " batch"], lead: int | Tensor) -> Int64[Tensor, " batch"]:
+        """Return the time of a lead, seconds since 1970, UTC."""
+        return issue_time + lead * self.config.data.step_seconds
+
+    def step(
+        self, field: Tensor, valid_time: Tensor, lead: int | Tensor, tendencies: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Advance the scaled field by one forecast interval to ``valid_time``; also return the router's weights."""
+        conditions = self.conditions.step(valid_time, lead)
+        state = None
+        if self.pde_branch is not None:
+            state, base = self.interval_start(field, valid_time)
+            state = self.pde_branch(state, base, conditions, self.scaling, tendencies, lead)
+        return self.interval_end(field, state, conditions)
+
+    def interval_start(self, field: Tensor, valid_time: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return field and base state in SI at the start of the forecast interval that ends at ``valid_time``."""
+        base = None
+        if self.base is not None:
+            # paper silent: the base state of the interval is that of its start, where the field comes from.
+            base = self.base.on_grid(valid_time - self.config.data.step_seconds, field.shape)
+        return self.scaling.inverse(field), base
+
+    def interval_end(self, field: Tensor, state: Tensor | None, conditions: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Apply the data-driven branch to ``field`` and join it with the ``state`` [SI] of the equations."""
+        physics = None if state is None else self.scaling(state)
+        data = self.data_branch(field, conditions) if self.data_branch is not None else None
+        if self.router is not None:
+            later, weight = self.router(data, physics, conditions)
+            return later, weight
+        only = data if physics is None else physics
+        assert only is not None  # the configuration refuses a model without a branch
+        return only, None
+
+    def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
+        """Return the full state at the stations ``[batch, station, channel]``, guesses mixed in."""
+        return self.mix_guide(self.read_field(field, analysis, valid_time, lead), analysis, lead)
+
+    def read_field(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
+        """Return the full state at the stations from field, anchor and head alone."""
+        state = self.sites.read(self.scaling.inverse(field)) + self.sites.base(valid_time)
+        if self.anchor is not None:
+            state = state + self.anchor(analysis.departures, lead)
+        if self.head is not None:
+            assert analysis.memory is not None
+            inputs = lead_inputs(self.sites.features(valid_time), valid_time, lead, self.config.data.horizon)
+            state = state + self.head(analysis.memory, inputs)
+        return state
+
+    def mix_guide(self, state: Tensor, analysis: Analysis, lead: int | Tensor) -> Tensor:
+        """Mix the guesses of the guide, if there are any, into a state at the stations."""
+        if self.guide is None or analysis.guided is None:
+            return state
+        return self.first_guess.mix(self.guide, analysis.guided, state, lead, self.sites)
+
+    def full_field(self, field: Tensor, valid_time: Tensor) -> Float[Tensor, "batch channel y x"]:
+        """Return the full state on the grid, SI."""
+        departures = self.scaling.inverse(field)
+        return departures if self.base is None else departures + self.base.on_grid(valid_time, departures.shape)
+
+    def maps(self, forecast: Forecast, issue_time: Tensor) -> Float[Tensor, "batch lead channel y x"]:
+        """Return fields of a forecast that agree with it at the stations, whose differences are lifted into them.
+
+        Without a guide, and under the detrended lift, which lifts no increments, the fields as they are.
+        """
+        fields = forecast.fields
+        assert fields is not None, "maps need a forecast with keep_fields"
+        if self.guide is None or self.base is None or self.sites.detrends:
+            return fields
+        leads = torch.arange(1, fields.shape[1] + 1, device=fields.device)
+        valid_time = self.valid_time(issue_time[:, None], leads)
+        return lift_station_increments(fields, forecast.state, valid_time, self.sites, self.base)
+
+    def physics(self) -> dict[str, Any]:
+        """Return learned coefficients with units, and γ; rates are physical under the rules ``none``, ``limiter``."""
+        if self.pde_branch is None:
+            return {}
+        return {**self.pde_branch.tendency.parameters_in_units(), **self.pde_branch.factors()}
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """Return groups for an optimiser: coefficients, scales and factors are not decayed."""
+        return weight_decay_groups(self, weight_decay)

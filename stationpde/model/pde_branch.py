@@ -1,0 +1,301 @@
+r"""The physical branch: K sub-steps of the surface equations over one forecast interval.
+
+.. math:: X^{(r+1)} = X^{(r)} + \gamma \odot \mathrm{Scale}\bigl(\Delta t\, \mathcal F(X^{(r)}); X^{(r)}\bigr),
+          \qquad r = 0, \dots, K - 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pde_ops import Grid2D, PDESystem, integrators, stability
+from pde_ops.integrators.range_scaled_euler import RangeScaledEuler
+from pde_ops.integrators.scaling import bounded_factor
+from stationpde.config import Config
+from stationpde.model.closure import Closure
+from stationpde.model.extended_terms import ExtendedTerms
+from stationpde.physics import STATE, WIND, equations
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["Forcing", "PDEBranch", "has_base", "system_of"]
+
+# κΔt/Δx² at the start, a small part of what is stable: diffusion is learned, not imposed.
+DIFFUSION_NUMBER = 0.01
+# Share of what exceeds saturation that a long sub-step condenses at the start.
+CONDENSED_SHARE = 0.5
+# Friction of long sub-steps at the start, in parts of the least that keeps a turning wind from growing.
+ABOVE_FLOOR = 1.5
+
+_BASE = tuple(f"{name}_b" for name in STATE)
+
+
+def system_of(config: Config, grid: Grid2D) -> PDESystem:
+    """Return the equations of a configuration, with initial coefficients that suit the grid."""
+    start = _start(config, grid)
+    system = _assembled(config, start)
+    if config.pde.rule != "none":
+        return system
+    limits = _limits(config, grid, system)
+    floor = max(limits.floors(system.equations).values(), default=0.0)
+    return system if start.friction > floor else _assembled(config, replace(start, friction=ABOVE_FLOOR * floor))
+
+
+def _assembled(config: Config, start: equations.Coefficients) -> PDESystem:
+    pde = config.pde
+    advection = "advection" if pde.advection == "semi_lagrangian" else pde.advection
+    if has_base(config):
+        system = equations.anomaly(start, advection, pde.pressure_gradient)
+    else:
+        system = equations.surface(start, advection)
+    if config.extended_terms:
+        system = equations.extended(system, config.extended_terms)
+    driven = driven_names(config)
+    unresolved = {closure.name for closure in system.closures if closure.name.startswith("S_")}
+    removed = [*sorted(unresolved.difference(driven)), *pde.without]
+    return system.without(*removed) if removed else system
+
+
+def _limits(config: Config, grid: Grid2D, system: PDESystem) -> stability.Limits:
+    """Return how a sub-step is divided so that plain Euler steps are stable; semi-Lagrangian transport needs none."""
+    wind = 0.0 if config.pde.advection == "semi_lagrangian" else config.pde.max_wind
+    return stability.limits(grid, config.pde.dt, max_wind=wind, system=system)
+
+
+def _start(config: Config, grid: Grid2D) -> equations.Coefficients:
+    """Return where coefficients start; condensation is slower where a sub-step is long and not divided."""
+    pde, condensation = config.pde, equations.START.condensation
+    spacing = min(float(np.min(grid.dx)), grid.dy)
+    # Stability limits cap condensation as well; the scale rules have none, and an Euler step must not pass saturation.
+    fastest = None if pde.rule == "none" else 1.0 / pde.dt
+    if fastest is not None and condensation >= fastest:
+        condensation = CONDENSED_SHARE * fastest
+    if pde.advection == "semi_lagrangian":
+        condensation = min(condensation, CONDENSED_SHARE / pde.dt)
+    return equations.Coefficients(DIFFUSION_NUMBER * spacing**2 / pde.dt, condensation=condensation, fastest=fastest)
+
+
+def has_base(config: Config) -> bool:
+    """Return whether the fields are departures from a base state."""
+    return config.model.state == "anomaly"
+
+
+def closure_channels(config: Config) -> tuple[str, ...]:
+    """Return the names of the channels that the closure network drives."""
+    if not config.model.closure:
+        return ()
+    return STATE if config.model.closure_form == "held" and has_base(config) else STATE[WIND.stop :]
+
+
+def driven_names(config: Config) -> tuple[str, ...]:
+    """Return the names of the terms that networks and regressions compute: the closure, and extending terms."""
+    closure = [f"S_{name}" for name in closure_channels(config)]
+    return (*closure, *(equations.term_of(term, name) for term in config.extended_terms for name in STATE))
+
+
+def _field_of(name: str) -> str:
+    """Return the field whose equation has a driven term: ``S_theta`` → ``theta``."""
+    return name.partition("_")[2]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forcing:
+    """Inputs of the equations that stay the same over one forecast interval.
+
+    Attributes
+    ----------
+    base : base state, SI; None where the equations need none
+    sources : driven terms by name, SI per second; empty where they are computed at every sub-step
+    conditions : B_t, from which driven terms are computed at every sub-step; else None
+    """
+
+    base: Float[Tensor, "batch field y x"] | None
+    sources: Mapping[str, Float[Tensor, "batch y x"]]
+    conditions: Float[Tensor, "batch condition y x"] | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that there are: ``base``, and ``drive`` for the sources, stacked, or the conditions."""
+        tensors = {} if self.base is None else {"base": self.base}
+        if self.conditions is not None:
+            tensors["drive"] = self.conditions
+        elif self.sources:
+            tensors["drive"] = torch.stack(list(self.sources.values()), dim=1)
+        return tensors
+
+
+class PDEBranch(nn.Module):
+    """Equations that advance the field by one forecast interval, in SI.
+
+    Parameters
+    ----------
+    config : equations, integration and closure
+    grid : of the fields
+    conditions : number of channels of B_t
+
+    Attributes
+    ----------
+    driven : names of the terms that `sources` computes, in order
+    channels : numbers of the state's channels from the first that has a driven term
+    bases : names of the base-state closures that the equations need
+    """
+
+    def __init__(self, config: Config, grid: Grid2D, conditions: int) -> None:
+        super().__init__()
+        pde = config.pde
+        self.substeps, self.dt = config.substeps, pde.dt
+        self.every_substep = config.model.closure_form == "printed"
+        self.split = config.model.closure_form == "held"
+        unresolved = closure_channels(config)
+        self.closure = Closure(unresolved, conditions, config.model.hidden) if unresolved else None
+        terms = config.extended_terms
+        self.extended = ExtendedTerms(terms, grid, config.data.step_seconds) if terms else None
+        system = system_of(config, grid)
+        there = {closure.name for closure in system.closures}
+        self.driven = tuple(name for name in driven_names(config) if name in there)
+        first = min((STATE.index(_field_of(name)) for name in self.driven), default=len(STATE))
+        self.channels = list(range(first, len(STATE)))
+        # Under a split γ driven terms have a factor of their own, and are added outside the equations.
+        system = system.without(*self.driven) if self.split and self.driven else system
+        self.semi_lagrangian = pde.advection == "semi_lagrangian"
+        limits = _limits(config, grid, system) if pde.rule == "none" else None
+        self.tendency = system.compile(
+            grid,
+            backend=pde.backend,
+            limits=limits,
+            semi_lagrangian=self.semi_lagrangian,
+        )
+        self.bases = [name for name in self.tendency.closure_names if name in _BASE]
+        if self.semi_lagrangian:
+            self.step = integrators["semi_lagrangian"](self.tendency, pde.dt, handled=frozenset({"outer"}))
+            self.gamma = nn.Parameter(torch.ones(len(STATE)))
+        else:
+            self.step = RangeScaledEuler(self.tendency, pde.dt, rule=pde.rule, handled=frozenset({"outer"}))
+        decays = self.split and "relaxation" in terms  # outside the equations, with a state that changes
+        plain = pde.rule == "none" and not self.semi_lagrangian
+        self.marches = plain and not (self.every_substep or decays)
+        if self.split and self.channels:
+            self.gamma_closure = nn.Parameter(torch.ones(len(self.channels)))
+        # Decay would pull a factor to 0, that is switch the physics off.
+        self.undecayed = tuple(name for name in ("gamma", "gamma_closure") if name in self._parameters)
+
+    def forward(
+        self,
+        state: Float[Tensor, "batch field y x"],
+        base: Float[Tensor, "batch field y x"] | None,
+        conditions: Float[Tensor, "batch condition y x"],
+        scaling: nn.Module,
+        tendencies: Float[Tensor, "batch memory y x"] | None = None,
+        lead: int | Tensor = 1,
+    ) -> Float[Tensor, "batch field y x"]:
+        """Return the physical forecast of the next field.
+
+        Parameters
+        ----------
+        state, base : departures from the base state and the base state itself, SI
+        conditions : B_t
+        scaling : scales fields in SI for networks
+        tendencies : changes of the lifted field, scaled, for the term ``memory``; zero where None
+        lead : of the end of the interval, in steps
+        """
+        forcing = self.forcing(state, base, conditions, scaling, tendencies, lead)
+        if self.marches:
+            return self._march(state, forcing)
+        for _ in range(self.substeps):
+            state = self.substep(state, forcing, scaling)
+        return state
+
+    def forcing(
+        self, state: Tensor, base: Tensor | None, conditions: Tensor, scaling: nn.Module,
+        tendencies: Tensor | None = None, lead: int | Tensor = 1,
+    ) -> Forcing:  # fmt: skip
+        """Return what drives the equations over the interval that starts with ``state``; arguments as in `forward`."""
+        base = base if self.bases else None
+        if self.every_substep:
+            return Forcing(base, {}, conditions if self.driven else None)
+        return Forcing(base, self.sources(state, conditions, scaling, tendencies, lead))
+
+    def forcing_from(self, tensors: Mapping[str, Tensor]) -> Forcing:
+        """Rebuild a forcing from its tensors."""
+        base, drive = tensors.get("base"), tensors.get("drive")
+        if drive is None or self.every_substep:
+            return Forcing(base, {}, drive)
+        return Forcing(base, dict(zip(self.driven, drive.unbind(1), strict=True)))
+
+    def sources(
+        self, state: Tensor, conditions: Tensor, scaling: nn.Module, tendencies: Tensor | None = None,
+        lead: int | Tensor = 1,
+    ) -> dict[str, Float[Tensor, "batch y x"]]:  # fmt: skip
+        """Compute the driven terms, SI per second: the closure, and the terms that extend the equations."""
+        terms: dict[str, Tensor] = {} if self.closure is None else self.closure(scaling(state), conditions)
+        if self.extended is None:
+            return {name: terms[name] for name in self.driven}
+        if tendencies is None:
+            tendencies = state.new_zeros(state.shape[0], self.extended.memories, *state.shape[2:])
+        scale: Tensor = scaling.scale  # type: ignore[assignment]
+        seconds = self.substeps * self.dt
+        for term, values in self.extended(scaling(state), conditions, tendencies, lead).items():
+            values = values / seconds if term == "relaxation" else values * (scale / seconds)
+            terms |= {equations.term_of(term, name): values[:, c] for c, name in enumerate(STATE)}
+        return {name: terms[name] for name in self.driven}
+
+    def substep(self, state: Tensor, forcing: Forcing, scaling: nn.Module) -> Tensor:
+        """Advance the state by one sub-step; K of these are an interval."""
+        base, sources = self._base_closures(forcing), forcing.sources
+        if forcing.conditions is not None:
+            sources = self.sources(state, forcing.conditions, scaling)
+        closures = base if self.split else {**base, **sources}
+        later: Tensor = self.step(state, closures)
+        if self.semi_lagrangian:
+            later = state + bounded_factor(self.gamma)[:, None, None] * (later - state)
+        if self.split and sources:
+            added = self.driven_tendency(state, sources) * (self.dt * self.gamma_closure[:, None, None])
+            if len(self.channels) == len(STATE):
+                return later + added
+            return torch.cat([later[:, : self.channels[0]], later[:, self.channels[0] :] + added], dim=1)
+        return later
+
+    def _march(self, state: Tensor, forcing: Forcing) -> Tensor:
+        """Advance the state by all sub-steps at once, where nothing but the state changes between them."""
+        assert isinstance(self.step, RangeScaledEuler)
+        base, sources = self._base_closures(forcing), forcing.sources
+        if not (self.split and sources):
+            return self.step.march(state, {**base, **sources}, self.substeps)
+        added = self.driven_tendency(state, sources) * (self.dt * self.gamma_closure[:, None, None])
+        if self.channels[0]:
+            added = torch.cat([torch.zeros_like(state[:, : self.channels[0]]), added], dim=1)
+        return self.step.march(state, base, self.substeps, added)
+
+    def _base_closures(self, forcing: Forcing) -> dict[str, Tensor]:
+        if forcing.base is None:
+            return {}
+        return {name: forcing.base[:, STATE.index(name.removesuffix("_b"))] for name in self.bases}
+
+    def driven_tendency(self, state: Tensor, sources: Mapping[str, Tensor]) -> Float[Tensor, "batch driven y x"]:
+        """Add up the driven terms of each equation: S + G + M − λφ + Q."""
+        columns: list[Tensor | None] = [None] * len(STATE)
+        for name, values in sources.items():
+            channel = STATE.index(_field_of(name))
+            term = -values * state[:, channel] if name.startswith(f"{equations.TERMS['relaxation']}_") else values
+            before = columns[channel]
+            columns[channel] = term if before is None else before + term
+        nothing = torch.zeros_like(state[:, 0])
+        return torch.stack([nothing if c is None else c for c in columns[self.channels[0] :]], dim=1)
+
+    @torch.no_grad()
+    def factors(self) -> dict[str, float]:
+        """Return the learned update factors by channel, bounded as in the step."""
+        gamma: Tensor = self.gamma if self.semi_lagrangian else self.step.gamma  # type: ignore[assignment]
+        if self.tendency.limits is not None:
+            gamma = bounded_factor(gamma)
+        factors = {f"gamma_{name}": float(value) for name, value in zip(STATE, gamma, strict=True)}
+        if self.split and self.channels:
+            closure = zip(self.channels, self.gamma_closure, strict=True)
+            factors |= {f"gamma_S_{STATE[channel]}": float(value) for channel, value in closure}
+        return factors

@@ -1,0 +1,38 @@
+r"""The adaptive router: a convex combination of the two branches, cell by cell and channel by channel.
+
+.. math:: \alpha = \sigma(\mathcal R([X^{AI}, X^{PDE}, B])), \qquad X = \alpha \odot X^{AI} + (1 - \alpha) \odot X^{PDE}
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from stationpde.model.convolutions import Gate
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["Router"]
+
+# σ(0) = ½: both branches count the same at the start.
+ROUTER_BIAS = 0.0
+
+
+class Router(nn.Module):
+    """Gate between the data-driven branch and the equations."""
+
+    def __init__(self, channels: int, conditions: int, hidden: int, bias: float = ROUTER_BIAS) -> None:
+        super().__init__()
+        self.gate = Gate(2 * channels + conditions, hidden, channels, bias)
+
+    def forward(
+        self,
+        data: Float[Tensor, "batch channel y x"],
+        physics: Float[Tensor, "batch channel y x"],
+        conditions: Float[Tensor, "batch condition y x"],
+    ) -> tuple[Float[Tensor, "batch channel y x"], Float[Tensor, "batch channel y x"]]:
+        """Return the joined field and α, the weight of the data-driven branch."""
+        weight = self.gate(data, physics, conditions)
+        return weight * data + (1.0 - weight) * physics, weight

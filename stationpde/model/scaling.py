@@ -1,0 +1,49 @@
+"""Scaling of fields between SI and the values that networks see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from stationpde.config import Config
+from stationpde.model.climate import StateStatistics
+from stationpde.physics import STATE
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["Scaling"]
+
+
+class Scaling(nn.Module):
+    """Scaling of each channel: ``(x - centre) / scale``."""
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, centre: Float[Tensor, " channel"], scale: Float[Tensor, " channel"]) -> None:
+        super().__init__()
+        self.register_buffer("centre", centre[:, None, None], persistent=False)
+        self.register_buffer("scale", scale[:, None, None], persistent=False)
+
+    @classmethod
+    def of(cls, config: Config, statistics: StateStatistics) -> Scaling:
+        """Choose mean and standard deviation of the state, or of its departures, by configuration."""
+        if config.model.state == "anomaly":
+            return cls(torch.zeros(len(STATE)), torch.as_tensor(statistics.anomaly_std, dtype=torch.float32))
+        centre = torch.as_tensor(statistics.mean, dtype=torch.float32)
+        return cls(centre, torch.as_tensor(statistics.std, dtype=torch.float32))
+
+    def forward(self, fields: Float[Tensor, "*batch channel y x"]) -> Float[Tensor, "*batch channel y x"]:
+        """Scale fields in SI."""
+        return (fields - self.centre) / self.scale
+
+    def inverse(self, scaled: Float[Tensor, "*batch channel y x"]) -> Float[Tensor, "*batch channel y x"]:
+        """Convert scaled fields back to SI."""
+        return scaled * self.scale + self.centre
+
+    def inverse_at_stations(self, scaled: Float[Tensor, "*batch channel"]) -> Float[Tensor, "*batch channel"]:
+        """Convert values read from scaled fields back to SI; channels are last."""
+        return scaled * self.scale.flatten() + self.centre.flatten()

@@ -1,0 +1,12 @@
+from .content import CHANNEL_TITLES as CHANNEL_TITLES
+from .content import model_title as model_title
+from .page import check_page as check_page
+from .page import page as page
+from .page import write_page as write_page
+from .view import OURS as OURS
+from .view import RunScores as RunScores
+from .view import RunView as RunView
+from .view import build_run_view as build_run_view
+from .view import look as look
+from .view import open_data as open_data
+from .view import score_run as score_run

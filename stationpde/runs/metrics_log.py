@@ -1,0 +1,87 @@
+"""``metrics.jsonl``: one line for each step and each validation, every step once, also after the process was killed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fields import atomic
+
+__all__ = ["MetricsLog", "read_metrics"]
+
+# Keys of a record that differ between two runs of the same seed.
+CLOCK_KEYS = ("seconds",)
+
+
+class MetricsLog:
+    """Appends records; each line is passed to the system at once, and to the disk with every checkpoint."""
+
+    def __init__(self, path: Path, step: int = 0, validated: int = 0) -> None:
+        self.path = path
+        self._file = -1
+        self.drop_after(step, validated)
+
+    def drop_after(self, step: int, validated: int) -> None:
+        """Remove steps and validations that will be computed again, and a line that a kill cut short."""
+        self.close()
+        lines = [
+            line
+            for line, record in _records(self.path)
+            if record["step"] <= step and (record.get("kind") != "validation" or record.get("epoch", 0) < validated)
+        ]
+        with atomic.machine_faults(self.path):
+            if self.path.exists() and b"".join(lines) != self.path.read_bytes():
+                atomic.write_file(self.path, b"".join(lines))
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Write one record; numbers that are not finite become null."""
+        line = json.dumps(_finite(record), allow_nan=False).encode() + b"\n"
+        with atomic.machine_faults(self.path):
+            os.write(self._file, line)
+
+    def sync(self) -> None:
+        """Make the written records durable."""
+        with atomic.machine_faults(self.path):
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def read_metrics(path: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """Read the records of a run, all or those of one kind (``step``, ``validation``); each step once, the last wins."""
+    records: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for _, record in _records(path):
+        if kind is None or record.get("kind") == kind:
+            records[record.get("kind"), record["step"]] = record
+    return list(records.values())
+
+
+def _records(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    if not path.exists():
+        return
+    for line in atomic.read_regular(path).splitlines(keepends=True):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if line.endswith(b"\n") and isinstance(record, dict) and isinstance(record.get("step"), int):
+            yield line, record
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
