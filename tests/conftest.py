@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import socket
+import sys
+from collections.abc import Generator
 from pathlib import Path
 
 # Before torch is imported, so that its pools start at this size.
@@ -23,6 +26,26 @@ settings.register_profile(
     "stationpde", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
 settings.load_profile("stationpde")
+
+# A copy, because the output of a test is captured while it runs.
+_STDERR = os.fdopen(os.dup(sys.__stderr__.fileno()), "w") if sys.__stderr__ is not None else None
+_GRACE = 60  # s beyond the time limit of a test
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the process, with the stack of every thread, if a test outlives its time limit by a minute.
+
+    The limit of pytest-timeout is a Python signal handler: a call that blocks in C without giving up the interpreter, or
+    code that swallows what the handler raises, would hang the whole run without a word.
+    """
+    marker = item.get_closest_marker("timeout")
+    limit = float(marker.args[0] if marker is not None else item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit + _GRACE, exit=True, file=_STDERR or sys.stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True)

@@ -15,13 +15,13 @@ import numpy as np
 
 from fields.constants import earth_radius
 from fields.qc.robust import SIGMA, medians, without_cycle
+from fields.qc.weighted_median import NEIGHBOURS, weighted_medians
 
 __all__ = ["Neighbours", "estimate", "find_neighbours", "residual"]
 
 Array = np.ndarray[Any, Any]
 
 _CANDIDATES = 20
-_BUDDIES = 8
 _FEWEST = 3
 _FARTHEST = 600e3  # m; beyond, weather has little in common
 # Metres of horizontal distance that a metre of altitude counts for among candidates.
@@ -71,8 +71,7 @@ def find_neighbours(lat: Array, lon: Array, alt: Array) -> Neighbours:
 def estimate(departures: Array, neighbours: Neighbours) -> Array:
     """Estimate every departure ``[time, station]`` from the neighbours; NaN where fewer than three report."""
     index, slope, weight = _regressions(departures, neighbours.index)
-    out = np.full(departures.shape, np.nan, np.float32)
-    _kernel()(np.ascontiguousarray(departures, np.float32), index, slope, weight, _FEWEST, out)
+    out = weighted_medians(np.asarray(departures, np.float32), index, slope, weight, _FEWEST)
     # A median of shrunken estimates is shrunken too; one factor a station undoes it.
     clipped = _clip(departures)
     both = np.isfinite(out) & np.isfinite(clipped)
@@ -122,20 +121,8 @@ def _regressions(departures: Array, candidates: Array) -> tuple[Array, Array, Ar
     # A neighbour that agrees perfectly is a copy; without a floor its weight would outweigh all others.
     scale = np.median(unexplained[useful]) if useful.any() else 1.0
     unexplained = np.where(useful, np.maximum(unexplained, 0.05 * scale), np.inf)
-    best = np.argsort(unexplained, axis=1, kind="stable")[:, :_BUDDIES]
+    best = np.argsort(unexplained, axis=1, kind="stable")[:, :NEIGHBOURS]
     weight = 1.0 / np.take_along_axis(unexplained, best, axis=1)
     index = np.where(weight > 0, np.take_along_axis(pick, best, axis=1), -1)
     chosen = np.where(weight > 0, np.take_along_axis(slope, best, axis=1), 0.0)
     return index, chosen.astype(np.float32), weight.astype(np.float32)
-
-
-_compiled: dict[str, Any] = {}
-
-
-def _kernel() -> Any:
-    """Return the compiled weighted median over neighbours, imported on first use."""
-    if not _compiled:
-        from fields.qc.buddy_kernel import weighted_medians
-
-        _compiled["kernel"] = weighted_medians
-    return _compiled["kernel"]

@@ -88,7 +88,8 @@ def test_a_dry_run_answers_and_writes_nothing(network, stationpde, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     code, out, _ = stationpde(*words("train", network, "--preset", "tiny", "--dry-run", "--json"))
     estimate = json.loads(out)
-    assert code == 0 and estimate["steps"] == 3 and estimate["memory_bytes"] > 1e8
+    assert code == 0, out
+    assert estimate["steps"] == 3 and estimate["memory_bytes"] > 1e8
     assert list(tmp_path.iterdir()) == []
 
 
