@@ -36,8 +36,8 @@ _GRACE = 60  # s beyond the time limit of a test
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """End the process, with the stack of every thread, if a test outlives its time limit by a minute.
 
-    The limit of pytest-timeout is a Python signal handler: a call that blocks in C without releasing the interpreter, or
-    code that swallows what the handler raises, would hang the whole run without a word.
+    The limit of pytest-timeout is a Python signal handler: a call that blocks in C and keeps the interpreter, or code
+    that swallows what the handler raises, would hang the whole run without a word.
     """
     marker = item.get_closest_marker("timeout")
     limit = float(marker.args[0] if marker is not None else item.config.getini("timeout"))
