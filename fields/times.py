@@ -8,6 +8,7 @@ that; clocks that are set forward and back for summer time are resolved by the n
 | `parse_time`: ``2017-01-01T06:00`` | `format_time`: ``2017-01-01 06:00:00``; `format_iso`; `file_stamp` |
 | `parse_span`: ``3h``, ``1h30min``, whole seconds | `format_span`: ``3h`` |
 | `parse_duration`: the same, fractions too | `format_duration`: ``7.3 min``; `format_elapsed`: ``7 min 18 s`` |
+| `utc_seconds`: the times of a dataset or of pandas, with or without a zone | `to_datetime64` |
 
 Whole columns of text are parsed by `fields.readers.time_text`: it works on Arrow arrays in formats that a column map
 declares, and so belongs to the readers.
@@ -27,6 +28,7 @@ import numpy as np
 from fields.errors import DataError, UsageError, printable
 
 __all__ = [
+    "DATE_ORDERS",
     "DAY",
     "ERA",
     "Zone",
@@ -44,6 +46,8 @@ __all__ = [
     "summer_time_jumps",
     "to_datetime64",
     "to_seconds",
+    "utc_seconds",
+    "with_utc_times",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -56,6 +60,8 @@ _HOUR = 3600
 _FIRST_SECOND, _LAST_SECOND = -9_223_372_036, 9_223_372_036
 ERA = (np.datetime64("1850-01-01"), np.datetime64("2101-01-01"))
 """Times at which stations report: from the first on, before the second."""
+DATE_ORDERS = {"dmy": "day/month/year", "mdy": "month/day/year", "ymd": "year/month/day"}
+"""Orders of the numbers of a date such as 01/02/2024, as declared and as shown."""
 _SUNDAY = 6
 # Months in which the clocks of the world are changed.
 _CLOCK_MONTHS = (2, 3, 4, 9, 10, 11)
@@ -64,6 +70,9 @@ _UNITS = {
     "h": 3600, "hour": 3600, "hours": 3600, "d": DAY, "day": DAY, "days": DAY,
 }  # fmt: skip
 _PART = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([A-Za-z]+)\s*")
+# Digits of a text of digits alone: a year, or year, month and day. Other numbers are counts of who knows what.
+_DIGITS_OF_DATES = (4, 8)
+_OUR_CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 _OFFSET = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 
 # The place of a problem for a message, or a function that determines it.
@@ -160,11 +169,16 @@ def parse_time(time: str | datetime | Time) -> int:
     """
     if isinstance(time, str):
         time = _parse_text(time)
+    if time is None or isinstance(time, bool) or time != time:  # neither NaN nor NaT equals itself
+        raise _not_a_time(time)
     if isinstance(time, datetime):  # a pandas Timestamp is one
         aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
         seconds = math.floor(aware.timestamp())
     else:
-        seconds = int(_whole_second(time).astype(np.int64))
+        try:
+            seconds = int(_whole_second(time).astype(np.int64))
+        except (TypeError, ValueError, OverflowError):
+            raise _not_a_time(time) from None
     _require_range(np.asarray([seconds]), "the time given")
     return seconds
 
@@ -176,13 +190,16 @@ def _parse_text(text: str) -> datetime | np.datetime64:
     except ValueError:
         pass
     try:
-        if not plain or plain.lower() in ("nat", "now", "today"):
+        is_count = plain.lstrip("+-").isdigit() and len(plain) not in _DIGITS_OF_DATES
+        if not plain or is_count or plain.lower() in ("nat", "now", "today"):
             raise ValueError
         return np.datetime64(plain.removesuffix("Z").strip(), "s")  # a year or a month alone
     except ValueError:
-        raise UsageError(
-            f"'{printable(text)[:40]}' is not a time", code="SPDE-D110", do="write it as 2017-01-01T00:00"
-        ) from None
+        raise _not_a_time(text) from None
+
+
+def _not_a_time(time: object) -> UsageError:
+    return UsageError(f"'{printable(time)[:40]}' is not a time", code="SPDE-D110", do="write it as 2017-01-01T00:00")
 
 
 def _whole_second(time: Time) -> np.datetime64:
@@ -212,6 +229,76 @@ def to_datetime64(seconds: Any) -> Array:
 def to_seconds(times: Array) -> Array:
     """Convert datetime64 times to whole seconds since 1970 UTC (int64)."""
     return np.asarray(times).astype("datetime64[s]").astype(np.int64)
+
+
+def utc_seconds(times: Any, where: str = "time") -> Array:
+    """Convert the times of a dataset or of pandas to whole seconds since 1970 UTC (int64).
+
+    Times that know their zone are converted to UTC; times without one are UTC.
+
+    Parameters
+    ----------
+    times : a coordinate of xarray, an index or a series of pandas, or an array of datetime64 or of datetimes
+    where : name of the data, for messages
+
+    Raises
+    ------
+    DataError
+        If these are no times, some are empty, they are of another calendar, or only some of them have a zone.
+    """
+    if not _is_plain(times):
+        # An array made of times with a zone holds bare numbers, or datetimes that have lost it: the index has it.
+        index = times.to_index() if getattr(times, "ndim", 0) == 1 and hasattr(times, "to_index") else times
+        index = getattr(index, "dt", index)  # of a series
+        times = index.tz_convert(None) if getattr(index, "tz", None) is not None else times
+    values = np.asarray(getattr(times, "values", times))
+    if values.dtype.kind == "O":
+        values = _of_objects(values, where)
+    if values.dtype.kind != "M":
+        raise DataError(
+            f"{where} is {values.dtype}, not a time", code="SPDE-D010",
+            do="give datetime64, or CF units such as 'seconds since 1970-01-01' and the standard calendar",
+        )  # fmt: skip
+    if np.isnat(values).any():
+        raise DataError(f"{where} has {int(np.isnat(values).sum()):,} empty entries", code="SPDE-D010",
+                        do="fill them in, or leave these rows out")  # fmt: skip
+    return to_seconds(values)
+
+
+def with_utc_times(ds: Any) -> Any:
+    """Return a dataset with its coordinate ``time`` as datetime64 in UTC, the same one if it is so already."""
+    if "time" not in ds.coords or _is_plain(ds["time"]):
+        return ds
+    name = str(ds.attrs.get("source", "")) or "the dataset"
+    seconds = utc_seconds(ds["time"], f"{name} › time")
+    return ds.assign_coords(time=(ds["time"].dims, to_datetime64(seconds), ds["time"].attrs))
+
+
+def _is_plain(times: Any) -> bool:
+    dtype = getattr(times, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind == "M"
+
+
+def _of_objects(values: Array, where: str) -> Array:
+    """Convert datetimes, and those of a calendar that is ours, to datetime64 in UTC."""
+    seconds = np.empty(values.shape, np.int64)
+    zoned = set()
+    for place, time in np.ndenumerate(values):
+        calendar = str(getattr(time, "calendar", ""))
+        if calendar in _OUR_CALENDARS:
+            time = datetime(time.year, time.month, time.day, time.hour, time.minute, time.second)
+        if not isinstance(time, datetime) or time != time:
+            what = f"a time of the calendar {printable(calendar)}" if calendar else f"a {type(time).__name__}"
+            raise DataError(
+                f"{where} holds {what}, not times of the ordinary calendar", code="SPDE-D010",
+                do="give datetime64, or CF units such as 'seconds since 1970-01-01' and the standard calendar",
+            )  # fmt: skip
+        zoned.add(time.tzinfo is not None)
+        seconds[place] = parse_time(time)
+    if len(zoned) > 1:
+        raise DataError(f"{where}: some times name a zone and others do not", code="SPDE-D037",
+                        do="give all of them a zone, as pandas does: index.tz_localize('UTC')")  # fmt: skip
+    return seconds.astype("datetime64[s]")
 
 
 def require_era(seconds: Array) -> None:

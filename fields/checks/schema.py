@@ -17,6 +17,7 @@ from fields.checks.network import check_coordinates, check_daily_cycle, check_pr
 from fields.checks.time_axis import check_times
 from fields.checks.values import Subject, check_values
 from fields.errors import ProblemReport, counted, locate, printable
+from fields.times import with_utc_times
 from fields.variables import STATE_VARIABLES, VARIABLES, PressureKind, cf_attributes, to_display, variable
 
 __all__ = ["validate"]
@@ -83,6 +84,8 @@ def validate(ds: xr.Dataset, *, source: str = "", command: str | None = None) ->
     """
     where = source or str(ds.attrs.get("source", ""))
     report = ProblemReport()
+    if "time" in ds.coords and getattr(ds["time"].dtype, "tz", None) is not None:
+        ds = with_utc_times(ds)
     if not _check_structure(report, ds, where):
         return report
     ids = [str(s) for s in ds["station"].values]

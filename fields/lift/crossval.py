@@ -23,6 +23,7 @@ from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
 from fields.lift.profiles import PRIORS
 from fields.places import Places, PlacesLike, coordinates_of
 from fields.progress import Tracker, Watcher
+from fields.times import to_datetime64, utc_seconds
 from fields.variables import STATE_VARIABLES, PressureKind, display_unit, to_display
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def cross_validate(
     if not has_altitude.all():
         logger.warning("%d stations without altitude are left out", int((~has_altitude).sum()))
         ds = ds.isel(station=np.flatnonzero(has_altitude))
-    times = ds["time"].values
+    times = to_datetime64(utc_seconds(ds["time"]))
     step = float(np.median(np.diff(times)) / np.timedelta64(1, "s")) if len(times) > 1 else 0.0
     sample = ds.isel(time=scattered_times(len(times), step, moments))
     # A reference pressure in place of observations would be scored against the formula that it was computed by.

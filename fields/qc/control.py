@@ -28,6 +28,7 @@ from fields.qc.tests import (
     fails_step,
     scale_ratio,
 )
+from fields.times import with_utc_times
 from fields.variables import STATE_VARIABLES, VARIABLES
 
 __all__ = ["check_quality"]
@@ -63,6 +64,7 @@ def check_quality(ds: xr.Dataset) -> xr.Dataset:
     -------
     ``<name>_flag`` (uint8, see `Flag`) for every state variable of ``ds``.
     """
+    ds = with_utc_times(ds)
     step = float(ds.attrs.get("step_seconds") or _step_of(ds))
     setting = _Setting(
         find_neighbours(*(np.asarray(ds[c].values, np.float64) for c in ("lat", "lon", "alt"))),

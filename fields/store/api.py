@@ -26,7 +26,7 @@ from fields.store import staging
 from fields.store.layout import Layout, choose_layout
 from fields.store.manifest import MANIFEST, SCHEMA_VERSION, Manifest
 from fields.store.staging import StagedStore
-from fields.times import to_seconds
+from fields.times import to_seconds, with_utc_times
 
 __all__ = [
     "create",
@@ -115,6 +115,7 @@ def create(
 
 def write_store(ds: xr.Dataset, path: str | os.PathLike[str], *, force: bool = False, kind: str = "stations") -> Path:
     """Write a whole dataset, block after block along time, and publish it."""
+    ds = with_utc_times(ds)
     with create(path, ds, force=force, kind=kind) as staged:
         for region in staged.blocks():
             block = ds[list(staged.layouts)].isel(region)

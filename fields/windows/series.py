@@ -18,7 +18,7 @@ from fields import derive
 from fields.errors import DataError, ProblemReport, UsageError, counted, locate
 from fields.ingest import substitutes_of
 from fields.places import Places
-from fields.times import most_common_step, require_era
+from fields.times import most_common_step, require_era, utc_seconds
 from fields.variables import STATE_VARIABLES, PressureKind
 
 __all__ = ["StationSeries", "Stations", "rows_at_cadence", "with_state_variables"]
@@ -173,7 +173,7 @@ class StationSeries:
         if ds.sizes.get("station", 0) == 0 or ds.sizes.get("time", 0) == 0:
             raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
         ds = with_state_variables(ds, substitutes_of(missing or {}))
-        seconds = np.asarray(ds["time"].values).astype("datetime64[s]").astype(np.int64)
+        seconds = utc_seconds(ds["time"], f"{label} › time" if label else "time")
         require_era(seconds)
         if np.any(np.diff(seconds) <= 0):
             raise DataError("times are not in order, or not each once", code="SPDE-D035", where=label or None,

@@ -18,7 +18,7 @@ import xarray as xr
 from fields.errors import DataError
 from fields.grid import GridSpec
 from fields.lift import LiftSettings, StationLift, scattered_times, station_altitude
-from fields.times import format_time
+from fields.times import format_time, utc_seconds
 from fields.variables import to_display
 from fields.windows import Stations, with_state_variables
 from stationpde.plots.maps import Frame, draw_frame
@@ -69,7 +69,7 @@ def redistribution(ds: xr.Dataset, at: int | None = None, hours: float = 6.0) ->
         If no two times so far apart have humidity and wind.
     """
     ds = with_state_variables(ds, frozenset({"p"} if "p" not in ds else ()))
-    seconds = np.asarray(ds["time"].values).astype("datetime64[s]").astype(np.int64)
+    seconds = utc_seconds(ds["time"])
     first, later = _pairs(seconds, at, hours)
     stations = Stations.from_dataset(ds)
     grid = GridSpec.around(stations.lat, stations.lon, height=_ROWS)

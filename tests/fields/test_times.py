@@ -3,12 +3,14 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fields import times
-from fields.errors import FieldsError, UsageError
+from fields.errors import DataError, FieldsError, UsageError
 from fields.times import format_duration, format_elapsed, format_span, parse_duration, parse_span, parse_time
 
 NOON = 1_688_558_400  # 2023-07-05T12:00
@@ -90,3 +92,65 @@ def test_a_duration_is_written_in_one_unit(seconds, text):
 @pytest.mark.parametrize(("seconds", "text"), [(3.2, "3 s"), (75, "1 min 15 s"), (7260, "2 h 01 min")])
 def test_a_running_duration_is_written_in_two_units(seconds, text):
     assert format_elapsed(seconds) == text
+
+
+@pytest.mark.parametrize("text", ["1704067200", "2024010100", "24", "202401", "1704067200000"])
+def test_digits_that_are_no_date_are_refused_and_not_taken_for_a_year(text):
+    with pytest.raises(UsageError, match="is not a time"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize("time", [None, True, float("nan"), np.datetime64("NaT"), [NOON], object()], ids=repr)
+def test_what_is_no_time_at_all_is_refused_with_an_example(time):
+    with pytest.raises(UsageError, match="is not a time"):
+        parse_time(time)
+
+
+def coordinates(unit, zone):
+    """Return noon and two hours more, with a zone, in every form in which a notebook may have them."""
+    index = pd.DatetimeIndex(np.array([NOON, NOON + 3600, NOON + 7200]).astype("datetime64[s]")).as_unit(unit)
+    index = index if zone is None else index.tz_localize("UTC").tz_convert(zone)
+    return {
+        "index": index,
+        "series": pd.Series(index),
+        "objects": np.array(list(index), dtype=object),
+        "coordinate": xr.Dataset(coords={"time": index})["time"],
+        "coordinate of objects": xr.Dataset(coords={"time": list(index)})["time"],
+        "coordinate without an index": xr.Dataset(coords={"time": ("row", index)})["time"],
+        "frame": pd.DataFrame({"t": [1.0, 2.0, 3.0]}, index=index.rename("time")).to_xarray()["time"],
+    }
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Paris", "Asia/Kolkata"])
+def test_times_with_a_zone_are_converted_to_utc(unit, zone):
+    for form, values in coordinates(unit, zone).items():
+        assert times.utc_seconds(values).tolist() == [NOON, NOON + 3600, NOON + 7200], form
+
+
+def test_a_dataset_gets_times_in_utc_and_keeps_those_that_are():
+    ds = xr.Dataset({"t": ("time", [1.0, 2.0, 3.0])}, coords={"time": coordinates("ns", "Europe/Paris")["index"]})
+    converted = times.with_utc_times(ds)
+    assert converted["time"].values[0] == np.datetime64(NOON, "s") and converted["t"].values.tolist() == [1.0, 2.0, 3.0]
+    assert times.with_utc_times(converted) is converted
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(3), np.arange(3.0), np.array(["2024-01-01"]), np.array([None], dtype=object),
+        np.array(["NaT"], "datetime64[s]"), np.array([pd.NaT], dtype=object),
+        np.array([datetime(2024, 1, 1), datetime(2024, 1, 1, tzinfo=UTC)], dtype=object),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_coordinate_that_is_not_of_times_is_refused(values):
+    with pytest.raises(DataError):
+        times.utc_seconds(values)
+
+
+def test_calendars_other_than_ours_are_refused_by_name():
+    cftime = pytest.importorskip("cftime")
+    assert times.utc_seconds(np.array([cftime.DatetimeGregorian(2023, 7, 5, 12)], dtype=object)).tolist() == [NOON]
+    with pytest.raises(DataError, match="360_day"):
+        times.utc_seconds(np.array([cftime.Datetime360Day(2023, 7, 5, 12)], dtype=object))
