@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 __all__ = [
-    "Ablate", "Against", "At", "Cap", "Cells", "Checkpoint", "ColumnMap", "ConfigFile", "Days", "Dem", "Force", "Jobs",
+    "Ablate", "Accept", "Against", "At", "Cap", "Cells", "Checkpoint", "ColumnMap", "ConfigFile", "DateOrder", "Days",
+    "Dem", "Force", "Jobs",
     "MaxTime", "Missing", "Neighbours", "Obs", "OutputFolder", "Overrides", "Page", "Preset", "Protocol", "Quality",
     "Reader", "Recipe", "Record", "RequiredObs", "Resume", "Run", "Seed", "Seeds", "Start", "StationList",
     "StationStore", "Stations", "TimeZone", "Unit", "Variable", "Variant", "Windows", "choice", "names_in", "pairs",
@@ -38,6 +39,12 @@ StationList = Annotated[
 Unit = Annotated[list[str] | None, typer.Option(metavar="VAR=UNIT", help="Declare a unit, e.g. p=hPa; may repeat.")]
 TimeZone = Annotated[
     str | None, typer.Option(metavar="ZONE", help="Clock of the source: UTC, UTC+8, Europe/Paris.")
+]
+DateOrder = Annotated[
+    str | None, typer.Option(metavar="dmy|mdy|ymd", help="Order of dates such as 01/02/2024, where they fit several.")
+]
+Accept = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Accept what is else refused, by its name; may repeat.")
 ]
 Start = Annotated[str | None, typer.Option(metavar="TIME", help="First time, where the file has none.")]
 Missing = Annotated[

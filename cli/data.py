@@ -10,7 +10,9 @@ import typer
 from cli._console import console
 from cli._errors import ExitCode
 from cli._options import (
+    Accept,
     ColumnMap,
+    DateOrder,
     Days,
     Dem,
     Force,
@@ -43,6 +45,7 @@ def ingest(
     unit: Unit = None,
     pressure: Annotated[str | None, typer.Option(metavar="KIND", help="What p holds: station or sea-level.")] = None,
     time_zone: TimeZone = None,
+    date_order: DateOrder = None,
     start: Start = None,
     step: Annotated[str | None, typer.Option(metavar="3h", help="Step of the time axis.")] = None,
     tolerance: Annotated[
@@ -66,6 +69,7 @@ def ingest(
         str | None, typer.Option(metavar="lat,lon", help="Latitudes and longitudes are the wrong way round.")
     ] = None,
     trust: Annotated[list[str] | None, typer.Option(metavar="VAR", help="Vouch for implausible values.")] = None,
+    accept: Accept = None,
     no_qc: Annotated[bool, typer.Option("--no-qc", help="Skip quality control.")] = False,
     fix: Annotated[bool, typer.Option("--fix", help="Merge duplicate stations that agree.")] = False,
     force: Force = False,
@@ -73,14 +77,15 @@ def ingest(
 ) -> None:
     """Read raw station files into a store.
 
-    The same command, typed again, resumes a killed one. After SIGTERM the exit code is 75.
+    The same command, typed again, resumes a killed one. After SIGTERM the exit code is 75. --accept sparse-axis takes
+    a time axis most of whose steps have no report.
 
     Example: stationpde data ingest stations.csv -o mine.zarr --unit p=Pa
     """
     from fields.ingest import IngestOptions
     from fields.ingest import ingest as run
     from fields.readers import ReadOptions
-    from fields.times import parse_span, parse_time
+    from fields.times import DATE_ORDERS, parse_span, parse_time
     from fields.variables import PressureKind
 
     read = ReadOptions(
@@ -99,9 +104,11 @@ def ingest(
         fix=fix,
         drop=tuple(name for name in (drop or "").split(",") if name),
         exchange=choice(exchange, "--exchange", ("lat,lon",)),
+        date_order=choice(date_order, "--date-order", tuple(DATE_ORDERS)),
     )
     options = IngestOptions(
         read=read, reader=reader, missing=pairs(missing, "--missing"), trust=tuple(trust or ()), quality=not no_qc,
+        accept=tuple(accept or ()),
         max_missing=max_missing, training=train_fraction, force=force,
     )  # fmt: skip
     with resumable(), ProgressDisplay() as display:

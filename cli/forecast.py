@@ -12,6 +12,7 @@ from cli._options import (
     AtOrLatest,
     Checkpoint,
     ColumnMap,
+    DateOrder,
     Force,
     Reader,
     RequiredObs,
@@ -19,6 +20,7 @@ from cli._options import (
     Stations,
     TimeZone,
     Unit,
+    choice,
     pairs,
 )
 from cli._stopping import resumable
@@ -54,6 +56,7 @@ def forecast(
     station_list: StationList = None,
     unit: Unit = None,
     time_zone: TimeZone = None,
+    date_order: DateOrder = None,
     force: Force = False,
 ) -> None:
     """Compute a forecast from the latest observations.
@@ -65,13 +68,16 @@ def forecast(
     """
     from fields.ingest import IngestOptions
     from fields.readers import ReadOptions
-    from fields.times import parse_span
+    from fields.times import DATE_ORDERS, parse_span
     from stationpde.api import StationPDE
     from stationpde.forecasting import ForecastRequest, check_output, output_for
 
     if output is not None:
         check_output(output_for(str(output), "0"), force)
-    read = ReadOptions(units=pairs(unit, "--unit"), zone=time_zone, column_map=column_map, stations=station_list)
+    read = ReadOptions(
+        units=pairs(unit, "--unit"), zone=time_zone, column_map=column_map, stations=station_list,
+        date_order=choice(date_order, "--date-order", tuple(DATE_ORDERS)),
+    )  # fmt: skip
     request = ForecastRequest(
         at, stations, horizon, None if max_age is None else parse_span(max_age),
         options=IngestOptions(read=read, reader=reader),

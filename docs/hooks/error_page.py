@@ -49,7 +49,7 @@ _FAMILIES = {
         "Files that are not what they seem, or not safe",
         "get the file again from its source, or save it in a plain form",
     ),
-    "SPDE-D11": ("Times on the command line", "write it as the message shows"),
+    "SPDE-D11": ("Times", "write it as the message shows"),
     "SPDE-D12": (
         "Tables and column maps",
         "mend the line that is named; `stationpde data where table` shows a column map",

@@ -47,7 +47,7 @@ from fields.readers import (
 )
 from fields.times import Zone, to_datetime64
 
-__all__ = ["IngestOptions", "IngestResult", "ingest", "ingest_files"]
+__all__ = ["ACCEPTABLE", "IngestOptions", "IngestResult", "ingest", "ingest_files"]
 
 Array = np.ndarray[Any, Any]
 
@@ -61,6 +61,8 @@ _SHORTEST_BLOCK = 256
 _MARGIN = 400
 # Stations that a command to type still names.
 _MOST_NAMED = 50
+ACCEPTABLE = ("sparse-axis",)
+"""Oddities that a user may accept: a time axis most of whose steps have no report."""
 # Share of the record that training sees: 6 of 6:1:3.
 TRAINING = 0.6
 
@@ -70,17 +72,25 @@ class IngestOptions:
     """Options of an ingest.
 
     ``missing`` names substitutes (``{"p": "standard-atmosphere"}``); ``trust`` variables whose values are vouched for;
-    ``max_missing`` the share of the training period (the first ``training`` of the record) that a station may lack.
+    ``accept`` what an ingest else asks about (`ACCEPTABLE`); ``max_missing`` the share of the training period (the
+    first ``training`` of the record) that a station may lack.
     """
 
     read: ReadOptions = field(default_factory=ReadOptions)
     reader: str | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
     trust: tuple[str, ...] = ()
+    accept: tuple[str, ...] = field(default=(), repr=False)
     quality: bool = True
     max_missing: float | None = None
     training: float = TRAINING
     force: bool = False
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.accept) - set(ACCEPTABLE))
+        if unknown:
+            raise UsageError(f"there is nothing called '{printable(unknown[0])[:40]}' to accept", code="SPDE-D001",
+                             do=f"--accept {', '.join(ACCEPTABLE)}")  # fmt: skip
 
     def typed(self) -> tuple[tuple[str, str], ...]:
         """Write the options as typed on a command line."""
@@ -89,6 +99,7 @@ class IngestOptions:
             *self.read.typed(),
             *(("--missing", f"{name}={what}") for name, what in self.missing.items()),
             *(("--trust", name) for name in self.trust),
+            *(("--accept", name) for name in self.accept),
             *([("--max-missing", f"{self.max_missing:g}")] if self.max_missing is not None else []),
             *([("--train-fraction", f"{self.training:g}")] if self.training != TRAINING else []),
             *([] if self.quality else [("--no-qc", "")]),
@@ -175,6 +186,7 @@ class _Ingest:
         plan, report = plan_for(source.variables, substitutes, source.label)
         rows = block_rows(len(source.network), source.axis.count)
         surveyed = survey(source, rows=rows, training=self.options.training, command=typed, trust=self.options.trust,
+                          accept=self.options.accept, is_step_declared=self.options.read.step is not None,
                           progress=self.tracker)  # fmt: skip
         report.extend(self._with_commands(surveyed))
         stations = self._usable_stations(surveyed, report)

@@ -15,8 +15,8 @@ import numpy as np
 from fields.errors import ProblemReport, locate
 from fields.ingest.gate import UnitGate
 from fields.places import Places
-from fields.readers import Progress, Source
-from fields.times import to_datetime64
+from fields.readers import Progress, Reports, Source, step_of_most
+from fields.times import format_duration, format_span, format_time, to_datetime64
 from fields.units import to_si
 from fields.variables import PressureKind
 
@@ -25,6 +25,10 @@ __all__ = ["Survey", "positions_of", "survey"]
 Array = np.ndarray[Any, Any]
 # A variable that most of the network lacks says nothing about a single station's quality.
 _MOSTLY_MISSING = 0.5
+# Steps of an axis that is too short for gaps to mean anything.
+_SHORT_AXIS = 24
+# Reports are counted by the number of their step modulo this, which multiples of a step from 2 to 60 divide.
+_PHASES = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +68,9 @@ def positions_of(source: Source) -> Places:
 
 
 def survey(
-    source: Source, *, rows: int, training: float, command: str, trust: Collection[str], progress: Progress
-) -> Survey:
+    source: Source, *, rows: int, training: float, command: str, trust: Collection[str], progress: Progress,
+    accept: Collection[str] = (), is_step_declared: bool = False,
+) -> Survey:  # fmt: skip
     """Read a source once, check its values and count what each station reports.
 
     Parameters
@@ -75,6 +80,8 @@ def survey(
     command : the command to which messages add options
     trust : variables whose values the user vouches for
     progress : called after every block
+    accept : what the user accepts, see `fields.ingest.ACCEPTABLE`
+    is_step_declared : whether the user names the step of the axis, and is not told of a better one
     """
     gate = UnitGate(dict(source.units), list(source.network.ids), source.label, command, trust)
     count = source.axis.count
@@ -82,13 +89,20 @@ def survey(
     seconds = source.axis.seconds
     counts = {name: np.zeros(len(source.network), np.int64) for name in source.variables}
     early = {name: np.zeros(len(source.network), np.int64) for name in source.variables}
+    reports = np.zeros(count, np.int64)
+    by_phase = np.zeros((_PHASES, len(source.network)), np.int64)
     for start in range(0, count, rows):
         stop = min(start + rows, count)
+        reporting = np.zeros((stop - start, len(source.network)), bool)
         times = to_datetime64(seconds[start:stop])
         for name, values in source.read(start, stop).items():
             there = ~np.isnan(gate.convert(name, values, times=times).values)
             counts[name] += there.sum(axis=0)
             early[name] += there[: max(0, border - start)].sum(axis=0)
+            reporting |= there
+        reports[start:stop] = reporting.sum(axis=1)
+        for phase in range(min(_PHASES, stop - start)):
+            by_phase[(start + phase) % _PHASES] += reporting[phase::_PHASES].sum(axis=0)
         progress("check", stop, count, "steps")
     positions = positions_of(source)
     report = ProblemReport()
@@ -96,7 +110,60 @@ def survey(
     report.extend(gate.report(positions.lat, positions.lon, positions.alt, pressure_kind=_pressure_kind(source)))
     result = Survey(report, positions, counts, early, count, border)
     _report_missing(result, source, command)
+    _report_empty_steps(report, reports, source, command, "sparse-axis" in accept)
+    if not is_step_declared:
+        _report_finer_stations(report, reports, by_phase, source, command)
     return result
+
+
+def _report_empty_steps(report: ProblemReport, reports: Array, source: Source, command: str, accepted: bool) -> None:
+    """Ask about an axis most of whose steps have no report: times misread look like this, and so do long gaps."""
+    observed = np.flatnonzero(reports)
+    count, step = reports.size, source.axis.step
+    if count < _SHORT_AXIS or observed.size == 0 or observed.size >= count * (1 - _MOSTLY_MISSING):
+        return
+    gaps = np.diff(observed)
+    longest = int(np.argmax(gaps)) if gaps.size else 0
+    where = f"{format_time(source.axis.start)} to {format_time(source.axis.start + (count - 1) * step)}"
+    why = f"{observed.size:,} of {count:,} steps of {format_span(step)} have a report"
+    if gaps.size:
+        after = format_time(source.axis.start + int(observed[longest]) * step)
+        why += f"; the longest gap is {format_duration(float(gaps[longest]) * step)} after {after}"
+    do = f"if the times are right: {command} --accept sparse-axis"
+    common = int(np.gcd.reduce(gaps)) if gaps.size else 1
+    if common > 1:
+        do = f"{command} --step {format_span(common * step)} or, {do}"
+    question = ProblemReport()
+    question.error("SPDE-D111", "most steps of the time axis are empty", where=locate(source.label, where), why=why,
+                   do=do)  # fmt: skip
+    report.extend(question.lenient() if accepted else question)
+
+
+def _report_finer_stations(
+    report: ProblemReport, reports: Array, by_phase: Array, source: Source, command: str
+) -> None:  # fmt: skip
+    """Name the few stations whose reports make the axis finer than the rest of the network needs."""
+    axis, slots = source.axis, np.flatnonzero(reports)
+    if slots.size < _SHORT_AXIS:
+        return
+
+    def reporting_off(step: int, phase: int) -> Array:
+        every = step // axis.step
+        off = (axis.start + axis.step * np.arange(_PHASES)) % step != phase
+        return by_phase[off].any(axis=0) if _PHASES % every == 0 else np.ones(by_phase.shape[1], bool)
+
+    seen = Reports(reports[slots], lambda step, phase: float(reporting_off(step, phase).mean()))
+    step = step_of_most(axis.start + axis.step * slots, axis.step, seen)
+    if step == axis.step:
+        return
+    phases = (axis.start + axis.step * slots) % step
+    values, index = np.unique(phases, return_inverse=True)
+    finer = reporting_off(step, int(values[np.argmax(np.bincount(index, weights=seen.counts))]))
+    report.warning(
+        "SPDE-D036", f"few reports lie between the steps of {format_span(step)} that most of the network keeps",
+        where=locate(source.label, stations=source.network.ids[finer], out_of=finer.size),
+        do=f"{command} --step {format_span(step)} leaves these reports out",
+    )  # fmt: skip
 
 
 def _pressure_kind(source: Source) -> PressureKind:

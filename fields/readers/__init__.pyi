@@ -1,4 +1,6 @@
 from .axis import Axis as Axis
+from .axis import Reports as Reports
+from .axis import step_of_most as step_of_most
 from .column_map import shipped_map as shipped_map
 from .download_guide import download_guide as download_guide
 from .foreign_zarr import ZarrFormat as ZarrFormat

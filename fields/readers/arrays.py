@@ -25,6 +25,8 @@ _UNITS = {"u": "m/s", "v": "m/s", "ff": "m/s", "dd": "degrees", "p": "hPa", "psl
 _NEEDED = ("obs", "variables", "time", "station_id", "lat", "lon", "alt_m")
 _SMALL = 64 << 20
 _MOST_STATIONS = 1_000_000
+# Numbers below that are indices, or hours or days since another moment: as seconds they are of 1970 to 1973.
+_LIKE_INDICES = 10**8
 
 
 class ArraySource(RowSource):
@@ -54,6 +56,10 @@ class ArraySource(RowSource):
             )
         renamed = {"p": "psl"} if options.pressure_kind == PressureKind.SEA_LEVEL else {}
         labels = [renamed.get(name, name) for name in names]
+        twice = [name for name in labels if name in VARIABLES and labels.count(name) > 1]
+        if twice:
+            raise DataError(f"{self.label} › variables: {twice[0]} is there more than once", code="SPDE-D128",
+                            do="rename or remove one of them, and save the archive again")  # fmt: skip
         self._places = {name: i for i, name in enumerate(labels) if name in VARIABLES}
         if not self._places:
             raise DataError(f"{self.label} › variables: none of {', '.join(map(printable, names))} is known",
@@ -133,6 +139,11 @@ def _times(raw: np.ndarray[Any, Any], label: str) -> np.ndarray[Any, Any]:
             raise DataError(f"{label} › time has entries that are not finite", code="SPDE-D010")
         if raw.size and (raw.min() < -9.2e9 or raw.max() > 9.2e9):
             raise DataError(f"{label} › time is out of range for seconds since 1970", code="SPDE-D010")
+        if raw.size and raw.min() >= 0 and raw.max() < _LIKE_INDICES:
+            raise DataError(
+                f"{label} › time: numbers up to {raw.max():g} are hardly seconds since 1970", code="SPDE-D010",
+                do="save it as datetime64[s], or as int64 seconds since 1970",
+            )  # fmt: skip
         return np.round(raw).astype(np.int64)
     raise DataError(
         f"{label} › time is {raw.dtype}, which cannot hold seconds exactly",

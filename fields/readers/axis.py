@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,18 @@ import numpy as np
 from fields.errors import DataError, UsageError
 from fields.times import format_span, format_time
 
-__all__ = ["Axis", "find_axis"]
+__all__ = ["Axis", "Reports", "find_axis", "step_of_most"]
 
 MOST_STEPS = 20_000_000
+# A step is that of a network if at least this share of all reports lies on it, and either few stations report anything
+# between, or hardly any report lies there.
+_MOST_REPORTS = 0.75
+_FEW_STATIONS = 1 / 3
+_HARDLY_ANY = 0.01
+# Seconds; indices that are taken for seconds are one apart.
+_SHORTEST_STEP = 60
+# Multiples of the common divisor that are tried: from minutes to hours, and from hours to a day.
+_LARGEST_MULTIPLE = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +56,21 @@ class Axis:
         return index, np.abs(seconds - self.start - index * self.step)
 
 
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """How many reports there are at each of the distinct times, and who reports off a step.
+
+    ``stations_off`` takes a step and a phase in seconds and returns the share of stations with a report elsewhere.
+    """
+
+    counts: np.ndarray[Any, Any]
+    stations_off: Callable[[int, int], float] = lambda step, phase: 1.0
+
+
 def find_axis(
-    distinct: np.ndarray[Any, Any], step: int | None, tolerance: int | None, where: str, command: str
-) -> Axis:
+    distinct: np.ndarray[Any, Any], step: int | None, tolerance: int | None, where: str, command: str,
+    reports: Reports | None = None,
+) -> Axis:  # fmt: skip
     """Find the regular axis that holds the observed times.
 
     Parameters
@@ -57,6 +79,8 @@ def find_axis(
     step, tolerance : declared values in seconds; with None the step is taken from the times, which must all lie on it
     where : name of the file, for messages
     command : the command to which messages add options
+    reports : who reports when, if that is known: then a step that most of the network keeps is the step, and the
+        reports of a few stations between are off the axis
 
     Raises
     ------
@@ -66,8 +90,14 @@ def find_axis(
     if distinct.size == 0:
         raise DataError(f"{where} holds no time at all", code="SPDE-D025")
     if step is None:
-        step = _common_step(distinct)
-        off = np.flatnonzero((distinct - distinct[0]) % step)
+        step, divisor = _common_step(distinct, reports)
+        if step < _SHORTEST_STEP:
+            raise DataError(
+                f"times are {format_span(step)} apart, which no network keeps", code="SPDE-D036",
+                where=f"{where}, from {format_time(int(distinct[0]))} to {format_time(int(distinct[-1]))}",
+                do=f"check the unit of the times; if they are right: {command} --step {format_span(step)}",
+            )  # fmt: skip
+        off = np.flatnonzero((distinct - distinct[0]) % (divisor or step))
         if off.size:
             anchor = _common_phase(distinct, step)
             stray = np.flatnonzero((distinct - anchor) % step)
@@ -80,7 +110,8 @@ def find_axis(
                 do=f"{command} --step {format_span(step)} --tolerance {format_span(_advised_tolerance(step))}",
             )
     # With a tolerance the axis is the round one (full hours); without, the one on which most values lie.
-    anchor = 0 if tolerance is not None else _common_phase(distinct, step)
+    counts = None if reports is None else reports.counts
+    anchor = 0 if tolerance is not None else _common_phase(distinct, step, counts)
     axis = Axis(0, step, 0, tolerance or 0)
     index, distance = Axis(anchor, step, 0, tolerance or 0).slots(distinct)
     index = index[distance <= axis.tolerance]
@@ -99,22 +130,42 @@ def _advised_tolerance(step: int) -> int:
     return max(1, min(step // 2, 600 if step >= 3600 else step // 4))
 
 
-def _common_step(distinct: np.ndarray[Any, Any]) -> int:
-    """Return the common divisor of the distances between times if it fills an axis well, else the most common one."""
+def _common_step(distinct: np.ndarray[Any, Any], reports: Reports | None) -> tuple[int, int]:
+    """Return the step of the times, and the common divisor of their distances where that fills an axis well, else 0.
+
+    The step is a multiple of the divisor that most of the network keeps, the divisor, or the most common distance.
+    """
     if distinct.size < 2:
-        return 3600
+        return 3600, 0
     gaps = np.diff(distinct)
     divisor = int(np.gcd.reduce(gaps))
     span = int(distinct[-1] - distinct[0])
     if divisor >= 60 and span // divisor + 1 <= 4 * distinct.size:
-        return divisor
+        return step_of_most(distinct, divisor, reports or Reports(np.ones(distinct.size, np.int64))), divisor
     values, counts = np.unique(gaps, return_counts=True)
-    return int(values[np.argmax(counts)])
+    return int(values[np.argmax(counts)]), 0
 
 
-def _common_phase(distinct: np.ndarray[Any, Any], step: int) -> int:
-    values, counts = np.unique(distinct % step, return_counts=True)
-    return int(values[np.argmax(counts)])
+def step_of_most(distinct: np.ndarray[Any, Any], divisor: int, reports: Reports) -> int:
+    """Return the longest multiple of ``divisor`` that most of the network keeps, or ``divisor``."""
+    total = int(reports.counts.sum())
+    longest = min(_LARGEST_MULTIPLE, int(distinct[-1] - distinct[0]) // divisor)
+    for multiple in range(longest, 1, -1):
+        step = multiple * divisor
+        if 86_400 % step and step % 86_400:
+            continue
+        phase = _common_phase(distinct, step, reports.counts)
+        off = total - int(reports.counts[distinct % step == phase].sum())
+        if off <= _HARDLY_ANY * total:
+            return step
+        if off <= (1 - _MOST_REPORTS) * total and reports.stations_off(step, phase) <= _FEW_STATIONS:
+            return step
+    return divisor
+
+
+def _common_phase(distinct: np.ndarray[Any, Any], step: int, counts: np.ndarray[Any, Any] | None = None) -> int:
+    values, index = np.unique(distinct % step, return_inverse=True)
+    return int(values[np.argmax(np.bincount(index, weights=counts))])
 
 
 def _require_filled(count: int, index: np.ndarray[Any, Any], anchor: int, step: int, where: str) -> None:

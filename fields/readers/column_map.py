@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from fields.errors import FieldsError, UsageError, printable
 from fields.readers.safety import open_binary, shown
-from fields.times import Zone, parse_span
+from fields.times import DATE_ORDERS, Zone, parse_span
 from fields.units import conversion
 from fields.variables import VARIABLES, PressureKind
 
@@ -26,6 +26,9 @@ __all__ = ["Column", "ColumnMap", "MapError", "StationColumns", "TextForm", "Tim
 _LARGEST = 256 << 10
 _DEEPEST = 16
 _MOST_NAMES = 64
+# Formats that have a name of their own, besides those written with % directives; `fields.readers.time_text` reads them.
+NAMED_FORMATS = ("iso", "dates", "digits", "unix", "unix-ms", "excel")
+_DAY_FOR_MONTH = str.maketrans({"d": "m", "m": "d"})
 
 
 class MapError(FieldsError):
@@ -49,13 +52,17 @@ class TextForm:
 
 @dataclass(frozen=True, slots=True)
 class TimeForm:
-    """Columns that make up a time (joined by a blank), their format (or ``iso``), clock, and step."""
+    """Columns that make up a time (joined by a blank), their formats (see `fields.readers.time_text`), clock, and step.
+
+    ``order`` is that of dates of three numbers, a key of `fields.times.DATE_ORDERS`; None leaves it to the dates.
+    """
 
     columns: tuple[tuple[str, ...], ...] = (("time",),)
     formats: tuple[str, ...] = ("iso",)
     zone: str | None = None
     step: int | None = None
     tolerance: int | None = None
+    order: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +264,13 @@ class _MapParser:
         return TextForm(separator, decimal, encoding, lines, self.text(table, "comment", longest=8), missing)
 
     def time_form(self, content: Any) -> TimeForm:
-        table = self.table(content, "time", ("columns", "format", "zone", "step", "tolerance"))
+        table = self.table(content, "time", ("columns", "format", "date_order", "zone", "step", "tolerance"))
         columns = table.get("columns", ["time"])
         if not isinstance(columns, list) or not 0 < len(columns) <= 8:
             raise self.fail("`columns` of [time] must be a list of one to eight columns")
         formats = self.names(table.get("format", "iso"), "format")
-        for form in formats:
-            if form != "iso" and "%" not in form:
-                raise self.fail(f"time format '{printable(form)[:40]}' has no % directive", "as in '%Y-%m-%d %H:%M'")
+        self._formats(formats)
+        order = self.choice(table, "date_order", "", ("", *DATE_ORDERS)) or None
         zone = self.text(table, "zone") or None
         try:
             name = Zone.parse(zone).name if zone else None
@@ -272,7 +278,20 @@ class _MapParser:
         except UsageError as problem:
             raise self.fail(problem.message, problem.do or "") from None
         listed = tuple(self.names(column, "columns") for column in columns)
-        return TimeForm(listed, formats, name, steps.get("step"), steps.get("tolerance"))
+        return TimeForm(listed, formats, name, steps.get("step"), steps.get("tolerance"), order)
+
+    def _formats(self, formats: tuple[str, ...]) -> None:
+        for form in formats:
+            if form not in NAMED_FORMATS and "%" not in form:
+                raise self.fail(f"time format '{printable(form)[:40]}' has no % directive",
+                                f"as in '%Y-%m-%d %H:%M', or one of {', '.join(NAMED_FORMATS)}")  # fmt: skip
+            if "%Z" in form:
+                raise self.fail("%Z in a time format names a zone that is not read",
+                                "write `zone` under [time], or %z for offsets such as +0200")  # fmt: skip
+        swapped = {form.translate(_DAY_FOR_MONTH) for form in formats if "%d" in form and "%m" in form}
+        if swapped & set(formats):
+            raise self.fail("time formats differ in the order of day and month alone",
+                            'write format = "dates" and date_order = "dmy" or "mdy"')  # fmt: skip
 
     def stations(self, content: Any) -> StationColumns:
         places = ("id", "lat", "lon", "alt", "name", "key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from fields.readers.registry import Reader
 from fields.readers.rows import RowSource, with_unique_stations
 from fields.readers.safety import MAX_RATIO, RATIO_FLOOR, check_ratio, file_kind, shown, unreadable
 from fields.readers.source import EveryNthStep, Network, ReadOptions, Source, Workspace
+from fields.times import Zone, utc_seconds
 from fields.variables import COORDINATES, VARIABLES, PressureKind
 
 __all__ = ["READER", "DatasetSource"]
@@ -32,6 +34,12 @@ _ALIASES = {
 _STANDARD = {"p": ("air_pressure",), "alt": ("altitude", "height_above_mean_sea_level")}
 _STATION_DIMS = ("station", "stations", "stn", "site", "location", "platform", "obs_station")
 _IDS = ("station_id", "station", "id", "site", "platform_id", "station_name")
+# The reference of CF units of time: year first, and a zone only as UTC or an offset.
+_REFERENCE = re.compile(
+    r"\bsince\s+[+-]?\d{3,}-\d{1,2}-\d{1,2}(?:[T ]+\d{1,2}(?::\d{1,2}(?::\d{1,2}(?:\.\d*)?)?)?)?"
+    r"\s*(?:Z|UTC|GMT|[+-]?\d{1,2}(?::?\d{2})?)?\s*$",
+    re.IGNORECASE,
+)
 _READ_FAULTS = (
     OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError, MemoryError,
 )  # fmt: skip
@@ -43,18 +51,22 @@ class DatasetSource(RowSource):
     def __init__(self, ds: xr.Dataset, label: str, options: ReadOptions, work: Workspace) -> None:
         self.reader, self.label = "dataset", label
         self.about = printable(ds.attrs.get("title", "CF dataset"))[:200]
-        names = _find(ds, VARIABLES)
+        names = _find(ds, VARIABLES, label)
         if options.pressure_kind == PressureKind.SEA_LEVEL and "p" in names:
             names = {("psl" if name == "p" else name): var for name, var in names.items() if name != "psl"}
         time, station = _dims(ds, names, label)
         self._ds, self._names, self._dims = ds, names, (time, station)
-        places = _find(ds, COORDINATES)
+        places = _find(ds, COORDINATES, label)
         network = _network(ds, places, station, label)
         units = {name: _unit(ds, var, name, label, options) for name, var in names.items()}
         for name, var in places.items():
             default = "m" if name == "alt" else "degrees"
             units[name] = options.units.get(name) or str(ds[var].attrs.get("units", default))
-        super().__init__(_seconds(ds, time, label), network, units, options, work)
+        # CF times are UTC; files that keep another clock do not say so, but the user may.
+        zone = Zone.parse(options.zone or "UTC")
+        seconds, _ = zone.to_utc(_seconds(ds, time, label), label)
+        super().__init__(seconds, network, units, options, work)
+        self.zone = zone.name
         reduced = "psl" in names and "p" not in names
         self.pressure_kind = PressureKind.SEA_LEVEL if reduced else PressureKind.STATION
         read = {*names.values(), *places.values()}
@@ -77,21 +89,44 @@ class DatasetSource(RowSource):
         return blocks
 
 
-def _find(ds: xr.Dataset, table: Any) -> dict[str, str]:
-    """Match our names to the dataset's: by CF standard name, by the same name, by a common alias."""
-    by_standard: dict[str, str] = {}
-    for var in ds.variables:
-        by_standard.setdefault(str(ds[var].attrs.get("standard_name", "")), str(var))
-    lower = {str(var).lower(): str(var) for var in ds.variables if not str(var).endswith("_flag")}
+def _find(ds: xr.Dataset, table: Any, label: str) -> dict[str, str]:
+    """Match our names to the dataset's: by the same name, by CF standard name, by a common alias.
+
+    Raises
+    ------
+    DataError
+        If several variables could be meant, none has our name, and they differ.
+    """
+    numbers = [str(var) for var in ds.variables if ds[var].dtype.kind in "fiu" and not str(var).endswith("_flag")]
     matched: dict[str, str] = {}
     for name, row in table.items():
-        for standard in (row.standard_name, *_STANDARD.get(name, ())):
-            if standard in by_standard:
-                matched.setdefault(name, by_standard[standard])
-        for alias in (name, *_ALIASES.get(name, ())):
-            if alias in lower:
-                matched.setdefault(name, lower[alias])
-    return {name: var for name, var in matched.items() if ds[var].dtype.kind in "fiu"}
+        standards = (row.standard_name, *_STANDARD.get(name, ()))
+        called = [[var for var in numbers if ds[var].attrs.get("standard_name") == standard] for standard in standards]
+        aliased = [[var for var in numbers if var.lower() in names] for names in ((name,), _ALIASES.get(name, ()))]
+        candidates = next((group for group in (*called, *aliased) if group), [])
+        if name in candidates:
+            candidates = [name]
+        for other in candidates[1:]:
+            _require_same(ds, (candidates[0], other), name, label)
+        if candidates:
+            matched[name] = candidates[0]
+    return matched
+
+
+def _require_same(ds: xr.Dataset, pair: tuple[str, str], name: str, label: str) -> None:
+    first, second = (ds[var] for var in pair)
+    same = first.dims == second.dims and first.attrs.get("units") == second.attrs.get("units")
+    try:
+        same = same and np.array_equal(first.values, second.values, equal_nan=True)
+    except _READ_FAULTS as problem:
+        raise unreadable(f"{label} › {printable(pair[1])}", problem) from None
+    if not same:
+        raise DataError(
+            f"{label}: the variables '{printable(pair[0])}' and '{printable(pair[1])}' could both be {name}, and they "
+            "differ",
+            code="SPDE-D128",
+            do=f"call the one that is meant {name}, or remove the other",
+        )
 
 
 def _dims(ds: xr.Dataset, names: dict[str, str], label: str) -> tuple[str, str]:
@@ -123,17 +158,15 @@ def _is_time(ds: xr.Dataset, dim: str) -> bool:
 def _seconds(ds: xr.Dataset, time: str, label: str) -> Array:
     if time not in ds.variables:
         raise DataError(f"{label}: the dimension {printable(time)} has no values", code="SPDE-D146")
-    values = ds[time].values
-    if values.dtype.kind != "M":
-        what = type(values.ravel()[0]).__name__ if values.size else values.dtype
+    where = f"{label} › {printable(time)}"
+    reference = ds[time].encoding.get("units")
+    if isinstance(reference, str) and not _REFERENCE.search(reference):
+        # Libraries drop a zone that they do not know, and read 01-02-2021 as the second of January.
         raise DataError(
-            f"{label} › {printable(time)} is {what}, not a time of the ordinary calendar",
-            code="SPDE-D010",
-            do="give it CF units such as 'seconds since 1970-01-01' and the standard calendar",
-        )
-    if np.isnat(values).any():
-        raise DataError(f"{label} › {printable(time)} has empty entries", code="SPDE-D010")
-    return values.astype("datetime64[s]").astype(np.int64)
+            f"{where} counts in '{printable(reference)[:60]}', which can be read in several ways", code="SPDE-D010",
+            do="write the units of time as 'seconds since 1970-01-01 00:00:00', with +02:00 behind it if that is meant",
+        )  # fmt: skip
+    return utc_seconds(ds[time], where)
 
 
 def _unit(ds: xr.Dataset, var: str, name: str, label: str, options: ReadOptions) -> str:
@@ -191,6 +224,11 @@ def _open(path: Path, max_bytes: int) -> xr.Dataset:
                 raise DataError(f"{label} is not NetCDF: it is {file_kind(path)}", code="SPDE-D121")
             ds = xr.open_dataset(path, engine=engine)
         except _READ_FAULTS as problem:
+            if "decode time units" in str(problem):
+                raise DataError(
+                    f"{label}: {printable(problem).partition('. Try')[0][:200]}", code="SPDE-D010",
+                    do="write times as 'seconds since 1970-01-01 00:00:00'; months and years are no fixed span",
+                ) from None  # fmt: skip
             raise unreadable(label, problem) from None
     _check_netcdf(ds, path, label)
     return ds

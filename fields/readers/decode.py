@@ -7,7 +7,7 @@ distinct values are looked up once, and the codes are counted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from fields.errors import DataError, printable
+from fields.readers.column_choice import ColumnChoice, choose_columns, double_error
 from fields.readers.column_map import Column, ColumnMap
 from fields.readers.csv_text import Block, TextLayout, line_of
-from fields.readers.time_text import parse_times
+from fields.readers.time_columns import TimeColumns, as_text
 from fields.times import Zone
 from fields.variables import TEXT_SENTINELS
 
@@ -36,7 +37,10 @@ LONG = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ParsedBlock:
-    """Rows of a block: seconds UTC (and the later reading where a clock showed an hour twice), stations, values."""
+    """Rows of a block: seconds UTC (and the later reading where a clock showed an hour twice), stations, values.
+
+    ``clocks`` and ``counted`` are those of `fields.readers.time_columns.BlockTimes`.
+    """
 
     time: Array
     later: Array | None
@@ -47,6 +51,8 @@ class ParsedBlock:
     names: list[str] | None
     codes: Mapping[str, int]
     rows: int
+    clocks: tuple[bool, bool] = (False, False)
+    counted: int = 0
 
 
 @dataclass(slots=True)
@@ -65,24 +71,14 @@ class Decoder:
     layout: TextLayout | None = None
     path: Path | None = None
     size: int = 0
+    choice: ColumnChoice = field(init=False)
     positions: dict[str, int] = field(init=False)
     times: list[int] = field(init=False)
     as_text: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        place = {name: i for i, name in reversed(list(enumerate(self.columns)))}
-
-        def find(names: Sequence[str]) -> int | None:
-            return next((place[name] for name in names if name in place), None)
-
-        stations = self.column_map.stations
-        self.times = [i for names in self.column_map.time.columns if (i := find(names)) is not None]
-        positions = {name: find(column.names) for name, column in self.column_map.variables.items()}
-        if stations.source == "columns":
-            positions |= {f"@{key}": find(getattr(stations, key)) for key in ("id", "name", *_PLACES)}
-        elif stations.source == "file":
-            positions["@id"] = find(stations.key)
-        self.positions = {name: i for name, i in positions.items() if i is not None}
+        self.choice = choose_columns(self.column_map, self.columns)
+        self.times, self.positions = self.choice.times, self.choice.positions
         absent = self.column_map.missing_from(list(self.columns))
         if absent:
             there = ", ".join(printable(c)[:40] for c in self.columns[:12] if c)
@@ -108,17 +104,17 @@ class Decoder:
                 table = self._table(block)
             except pa.ArrowInvalid as problem:
                 bad = _BAD_COLUMN.search(str(problem))
-                name = next((n for n, i in self.positions.items() if bad and i == int(bad[1])), None)
+                name = next((n for n, i in self._number_columns() if bad and i == int(bad[1])), None)
                 if name is None or name in self.as_text:
                     raise self._fault(block, str(problem)) from None
                 self.as_text = self.as_text | {name}
             else:
                 return self.rows(table, block.offset)
 
-    def _table(self, block: Block) -> pa.Table:
+    def _table(self, block: Block, only: dict[str, pa.DataType] | None = None) -> pa.Table:
         layout = self.layout
         assert layout is not None  # set for every text table
-        types = self._types()
+        types = only or self._types()
         if self._is_plain(block):
             from fields.readers.csv_kernel import read_plain
 
@@ -142,10 +138,30 @@ class Decoder:
             ),
         )
 
+    def _number_columns(self) -> Iterator[tuple[str, int]]:
+        """Yield the columns of each entry but time, those that could be meant as well behind the one that is read."""
+        for name, i in self.positions.items():
+            yield name, i
+            yield from ((name, other) for other in self.choice.doubles.get(name, ()))
+
+    def double_names(self) -> Iterator[tuple[str, str]]:
+        """Yield the names of columns that are read, each with another that could be meant as well."""
+        for entry, others in self.choice.doubles.items():
+            is_time = entry.startswith("@time")
+            chosen = self.times[int(entry.removeprefix("@time"))] if is_time else self.positions[entry]
+            yield from ((self.columns[chosen], self.columns[other]) for other in others)
+
+    def needed(self) -> list[int]:
+        """Return the numbers of all columns to be read."""
+        others = (i for columns in self.choice.doubles.values() for i in columns)
+        return sorted({*self.times, *self.positions.values(), *others})
+
     def _types(self) -> dict[str, pa.DataType]:
         """Choose the types of the columns to be read."""
         types: dict[str, pa.DataType] = {f"c{i}": pa.string() for i in self.times}
-        for name, i in self.positions.items():
+        for entry, columns in self.choice.doubles.items():
+            types |= {f"c{i}": pa.string() for i in columns if entry.startswith("@time")}
+        for name, i in self._number_columns():
             if name in ("@id", "@name") or name in self.as_text:
                 types[f"c{i}"] = pa.string()
             else:
@@ -174,7 +190,9 @@ class Decoder:
     def rows(self, table: pa.Table, offset: int) -> ParsedBlock:
         """Decode a table whose columns are called ``c<position>``."""
         total = table.num_rows
-        time, later, keep = self._time(table, offset)
+        times = self._clock.read(table, offset)
+        time, later, keep = times.seconds, times.later, times.keep
+        self._compare_doubles(table, offset)
         if keep is not None:
             table = table.filter(pa.array(keep))
             time = time[keep]
@@ -190,57 +208,63 @@ class Decoder:
             unit_column = Column((), "1")
             lat, lon, alt = (self._numbers(table, f"@{key}", unit_column, offset, codes) for key in _PLACES)
             places = (lat, lon, alt)
-        return ParsedBlock(time, later, ids, station, values, places, self._names(table, station, ids), codes, total)
+        names = self._names(table, station, ids)
+        return ParsedBlock(
+            time, later, ids, station, values, places, names, codes, total, times.clocks, times.counted
+        )  # fmt: skip
 
-    def _time(self, table: pa.Table, offset: int) -> tuple[Array, Array | None, Array | None]:
-        parts = [table[f"c{i}"] for i in self.times]
-        if len(parts) == 1 and pa.types.is_timestamp(parts[0].type):
-            aware = parts[0].type.tz is not None
-            seconds = np.asarray(parts[0].cast(pa.timestamp("s"), safe=False).cast(pa.int64()), np.int64)
-            self._require_times(parts[0], offset)
-            distinct, index = seconds, None
-            named = np.full(seconds.shape, aware)
+    @property
+    def _clock(self) -> TimeColumns:
+        return TimeColumns(self.column_map, self.label, self.zone, self.keep, self.place, self.times)
+
+    def time_texts(self, table: pa.Table) -> pa.Array | None:
+        """Return the distinct times of a table as they are written; None where they are no text."""
+        return self._clock.texts(table)
+
+    def time_texts_of(self, block: Block) -> pa.Array | None:
+        """Return the distinct times of a block of text as they are written."""
+        try:
+            return self.time_texts(self._table(block, {f"c{i}": pa.string() for i in self.times}))
+        except pa.ArrowInvalid as problem:
+            raise self._fault(block, str(problem)) from None
+
+    # ---- columns that could both be meant -------------------------------------------------------------------------
+
+    def _compare_doubles(self, table: pa.Table, offset: int) -> None:
+        """Refuse columns that name the same thing and differ."""
+        for entry, others in self.choice.doubles.items() if table.num_rows else ():
+            is_time = entry.startswith("@time")
+            chosen = self.times[int(entry.removeprefix("@time"))] if is_time else self.positions[entry]
+            for other in others:
+                names = (self.columns[chosen], self.columns[other])
+                twin = pa.table({f"c{chosen}": table[f"c{other}"]})
+                row = self._first_difference(table, twin, entry, chosen, offset)
+                if row is not None:
+                    cells = [_shown(table[f"c{i}"][row].as_py()) for i in (chosen, other)]
+                    seen = f"{self.place(offset, row)}: {cells[0]} and {cells[1]}"
+                    raise double_error(self.label, entry, names, seen)
+
+    def _first_difference(
+        self, table: pa.Table, twin: pa.Table, entry: str, chosen: int, offset: int
+    ) -> int | None:  # fmt: skip
+        """Return the first row at which a column and its twin differ, as this entry reads them."""
+        if entry in self.column_map.variables or entry.removeprefix("@") in _PLACES:
+            column = self.column_map.variables.get(entry, Column((), "1"))
+            try:
+                first, second = (self._numbers(t, entry, column, offset, {}) for t in (table, twin))
+            except DataError:
+                return 0
+            differs = ~((first == second) | (np.isnan(first) & np.isnan(second)))
         else:
-            texts = [part.cast(pa.string()) for part in parts]
-            joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " ")
-            coded = joined.combine_chunks().dictionary_encode() if len(joined) else pa.array([], pa.string())
-            if len(joined) == 0:
-                return np.empty(0, np.int64), None, None
-            self._require_times(coded, offset)
-            index = np.asarray(coded.indices)
-            distinct, named, bad = parse_times(coded.dictionary, self.column_map.time.formats)
-            if bad >= 0:
-                row = int(np.flatnonzero(index == bad)[0])
-                text = printable(coded.dictionary[bad].as_py())[:40]
-                raise DataError(
-                    f"{self.label} {self.place(offset, row)}: '{text}' is not a time",
-                    code="SPDE-D010",
-                    where=f"format {' or '.join(self.column_map.time.formats)}",
-                    do="declare the format in a column map: --map FILE.toml",
-                )
-        first, last = self._utc(distinct, named, offset)
-        keep = None
-        if self.keep is not None:
-            step, tolerance = self.keep
-            away = first % step
-            near = np.minimum(away, step - away) <= tolerance
-            keep = near if index is None else near[index]
-        later = None if np.array_equal(first, last) else last
-        if index is None:
-            return first, later, keep
-        return first[index], None if later is None else later[index], keep
-
-    def _require_times(self, column: Any, offset: int) -> None:
-        if column.null_count:
-            empty = np.flatnonzero(np.asarray(column.is_null()))
-            raise DataError(f"{self.label} {self.place(offset, int(empty[0]))}: there is no time", code="SPDE-D010")
-
-    def _utc(self, seconds: Array, aware: Array, offset: int) -> tuple[Array, Array]:
-        if aware.all():
-            return seconds, seconds
-        # Finding the line means reading the file again: only if it is needed.
-        first, last = self.zone.to_utc(seconds, lambda: f"{self.label}, after {self.place(offset, 0)}")
-        return np.where(aware, seconds, first), np.where(aware, seconds, last)
+            texts = [pc.fill_null(pc.utf8_trim_whitespace(as_text(t[f"c{chosen}"])), "") for t in (table, twin)]
+            differs = np.asarray(pc.not_equal(*texts))
+            if differs.any() and entry.startswith("@time") and len(self.times) == 1:
+                try:
+                    first, second = (self._clock.read(t, offset).seconds for t in (table, twin))
+                except DataError:
+                    return int(np.flatnonzero(differs)[0])
+                differs = first != second
+        return int(np.flatnonzero(differs)[0]) if differs.any() else None
 
     def _strings(self, table: pa.Table, name: str) -> tuple[list[str], Array]:
         if name not in self.positions:
@@ -313,3 +337,7 @@ class Decoder:
             if "_" in cell:  # Python reads 1_000 as a number, no table means it
                 return values, missing, i
         return values, missing, -1
+
+
+def _shown(cell: Any) -> str:
+    return f"{cell:g}" if isinstance(cell, float) else printable(cell)[:40]

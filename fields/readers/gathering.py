@@ -20,14 +20,16 @@ from fields.errors import DataError, ProblemReport, locate, printable
 from fields.readers.archives import Member, members, size_of
 from fields.readers.column_map import ColumnMap
 from fields.readers.csv_text import TextLayout, blocks, examine
+from fields.readers.date_order import UndecidedOrderError
 from fields.readers.decode import Decoder, ParsedBlock
+from fields.readers.order_scan import with_date_order
 from fields.readers.parquet import is_parquet, parquet_batches
 from fields.readers.roster import Roster
 from fields.readers.safety import open_binary
 from fields.readers.source import ReadOptions, Workspace
 from fields.readers.spool import Records, Spool
 from fields.readers.station_list import header_station, listed_stations, name_id
-from fields.times import Zone
+from fields.times import Zone, format_time
 
 __all__ = ["GatheredTables", "gather", "identity_of"]
 
@@ -49,7 +51,12 @@ class GatheredTables:
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts of codes, dialects, rows and repeated hours, kept in the spool's state."""
+    """Counts of codes, dialects, rows and repeated hours, kept in the spool's state.
+
+    ``clocks`` says whether times without an offset, times with one, and counts since 1970 occur; ``doubles`` names
+    columns that hold the same values, ``resembling`` those that are not read although they resemble a name of the map;
+    ``late`` has the stations with rows after the last second to be read, and the last time of each.
+    """
 
     codes: dict[str, int] = field(default_factory=dict)
     dialects: dict[str, int] = field(default_factory=dict)
@@ -57,17 +64,23 @@ class _Tally:
     seen: set[str] = field(default_factory=set)
     rows: int = 0
     folds: int = 0
+    clocks: list[bool] = field(default_factory=lambda: [False, False, False])
+    doubles: set[tuple[str, str]] = field(default_factory=set)
+    resembling: set[tuple[str, str]] = field(default_factory=set)
+    late: dict[str, int] = field(default_factory=dict)
 
     def state(self) -> dict[str, Any]:
         return {
             "codes": self.codes, "dialects": self.dialects, "twice": sorted(self.twice), "rows": self.rows,
-            "folds": self.folds, "seen": sorted(self.seen),
+            "folds": self.folds, "seen": sorted(self.seen), "clocks": self.clocks, "doubles": sorted(self.doubles),
+            "resembling": sorted(self.resembling), "late": self.late,
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self.codes, self.dialects = dict(state["codes"]), dict(state["dialects"])
         self.rows, self.folds = int(state["rows"]), int(state["folds"])
-        self.seen = set(state["seen"])
+        self.seen, self.clocks, self.late = set(state["seen"]), list(state["clocks"]), dict(state["late"])
+        self.doubles, self.resembling = ({(str(a), str(b)) for a, b in state[key]} for key in ("doubles", "resembling"))
         self.twice = {(int(a), int(b)) for a, b in state["twice"]}
 
 
@@ -82,12 +95,21 @@ def identity_of(path: Path, *what: object) -> str:
 
 def gather(path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace) -> GatheredTables:
     """Read every table of a source into a spool, resuming where a killed run stopped."""
+    decided = with_date_order(path, column_map, options, work.command)
+    try:
+        return _gather(path, decided, options, work)
+    except UndecidedOrderError:  # the first rows had no such dates
+        decided = with_date_order(path, column_map, options, work.command, throughout=True)
+        return _gather(path, decided, options, work)
+
+
+def _gather(path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace) -> GatheredTables:
     declared = options.zone or column_map.time.zone
     zone = Zone.parse(declared or "UTC")
     step = options.step or column_map.time.step
     tolerance = options.tolerance if options.tolerance is not None else column_map.time.tolerance
     keep = (step, tolerance) if step and tolerance is not None else None
-    identity = identity_of(path, column_map, zone, keep, options.on_move)
+    identity = identity_of(path, column_map, zone, keep, options.on_move, options.until)
     spool = Spool(work.folder / "rows", len(column_map.variables), identity)
     roster = Roster(printable(path.name), options.on_move, command=work.command.with_options())
     tally = _Tally()
@@ -96,6 +118,7 @@ def gather(path: Path, column_map: ColumnMap, options: ReadOptions, work: Worksp
         tally.restore(spool.state["tally"])
     if not spool.is_complete:
         _Reading(path, column_map, options, work, zone, keep, spool, roster, tally).run()
+    _require_one_clock(path, tally, declared, work)
     there = tuple(name for name in column_map.variables if name in tally.seen)
     return GatheredTables(spool, roster, _report(path, tally, roster), zone, declared is not None, there)
 
@@ -170,6 +193,8 @@ class _Reading:
             self.column_map, columns, member.label, self.zone, self.keep, layout, member.path, member.size
         )
         self.tally.seen |= {name for name in decoder.positions if not name.startswith("@")}
+        self.tally.doubles |= set(decoder.double_names())
+        self.tally.resembling |= set(decoder.choice.resembling)
         return decoder
 
     # ---- rows -------------------------------------------------------------------------------------------------
@@ -179,13 +204,24 @@ class _Reading:
         tally.rows += parsed.rows
         for name, count in parsed.codes.items():
             tally.codes[name] = tally.codes.get(name, 0) + count
+        tally.clocks = [a or b for a, b in zip(tally.clocks, (*parsed.clocks, parsed.counted > 0))]
         if len(parsed.time) == 0:
             return Records.joined([], self.spool.variables)
         codes = self._stations(parsed, member)
         time = parsed.time
         if parsed.later is not None:
             time = self._unfold(time, parsed.later, codes)
-        return Records(time, codes, parsed.values)
+        return self._until(Records(time, codes, parsed.values))
+
+    def _until(self, rows: Records) -> Records:
+        """Leave out rows after the last second to be read, and note whose they are."""
+        late = rows.time > self.options.until if self.options.until is not None else np.zeros(len(rows), bool)
+        if not late.any():
+            return rows
+        for code in np.unique(rows.station[late]).tolist():
+            last, name = int(rows.time[late & (rows.station == code)].max()), self.roster.ids[code]
+            self.tally.late[name] = max(last, self.tally.late.get(name, last))
+        return Records(rows.time[~late], rows.station[~late], rows.values[:, ~late])
 
     def _stations(self, parsed: ParsedBlock, member: Member) -> Array:
         source = self.column_map.stations.source
@@ -263,9 +299,32 @@ def _in_order(
             future.cancel()
 
 
+def _require_one_clock(path: Path, tally: _Tally, declared: str | None, work: Workspace) -> None:
+    """Refuse a source in which some times name their offset and others leave the clock open."""
+    if tally.clocks[0] and tally.clocks[1] and declared is None:
+        raise DataError(
+            f"{printable(path.name)}: some times name an offset from UTC and others do not", code="SPDE-D037",
+            do=f"{work.command.with_options(('--time-zone', 'UTC'))} (or the zone of those without one)",
+        )  # fmt: skip
+
+
 def _report(path: Path, tally: _Tally, roster: Roster) -> ProblemReport:
     report = ProblemReport()
     label = printable(path.name)
+    if tally.late:
+        last = format_time(max(tally.late.values()))
+        report.warning("SPDE-D112", f"reports dated in the future are ignored, up to {last} UTC",
+                       where=locate(label, stations=sorted(tally.late), out_of=len(roster.ids)))  # fmt: skip
+    if tally.clocks[2]:
+        report.notice("SPDE-D127", "times of digits alone are read as counts since 1970", where=label)
+    for first, second in sorted(tally.doubles):
+        report.notice("SPDE-D128", f"the columns '{first}' and '{second}' hold the same; '{first}' is read",
+                      where=label)  # fmt: skip
+    for column, name in sorted(tally.resembling):
+        report.warning(
+            "SPDE-D129", f"the column '{column}' is not read, though it resembles '{name}'", where=label,
+            do=f"rename it to {name} if that is meant, or name it in a column map (--map FILE.toml)",
+        )  # fmt: skip
     for dialect, files in tally.dialects.items():
         who = f"{files} files" if files > 1 else "the file"
         report.notice("SPDE-D127", f"{who} read as {dialect}", where=label)

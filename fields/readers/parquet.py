@@ -13,7 +13,7 @@ from fields.readers.archives import Member
 from fields.readers.decode import Decoder, ParsedBlock
 from fields.readers.safety import check_ratio, open_binary
 
-__all__ = ["is_parquet", "parquet_batches", "parquet_columns"]
+__all__ = ["is_parquet", "parquet_batches", "parquet_columns", "parquet_times"]
 
 _MAGIC = b"PAR1"
 _ROWS = 262_144
@@ -85,7 +85,11 @@ def parquet_batches(
         # Encoded runs of one value cost nothing on disk: eight bytes a cell is what they become.
         check_ratio(max(0, about.num_rows) * about.num_columns * 8, member.size, member.label)
         decoder = make(tuple(names), member)
-        needed = sorted({*decoder.times, *decoder.positions.values()})
+        needed = decoder.needed()
+        for i in needed:
+            if names.count(names[i]) > 1:
+                raise DataError(f"{member.label} has the column '{printable(names[i])[:60]}' twice", code="SPDE-D128",
+                                do="rename or remove one of them in the file")  # fmt: skip
         seen = 0
         for batch in file.iter_batches(_ROWS, columns=[names[i] for i in needed], use_threads=True):
             if seen + batch.num_rows > skip:
@@ -93,5 +97,27 @@ def parquet_batches(
                 order = {name: f"c{names.index(name)}" for name in table.column_names}
                 yield seen + batch.num_rows, decoder.rows(table.rename_columns(list(order.values())), seen)
             seen += batch.num_rows
+    except _FAULTS as problem:
+        raise _damaged(member, problem) from None
+
+
+def parquet_times(member: Member, make: Callable[[Any, Member], Decoder]) -> Iterator[pa.Array]:
+    """Yield the distinct times of each batch as they are written, where they are text."""
+    from pyarrow import parquet
+
+    _check_footer(member)
+    try:
+        file = parquet.ParquetFile(
+            member.path, memory_map=True, thrift_string_size_limit=_LARGEST_FOOTER, thrift_container_size_limit=10**6
+        )
+        names = file.schema_arrow.names
+        decoder = make(tuple(names), member)
+        if any(names.count(names[i]) > 1 for i in decoder.times):
+            return  # refused when the table is read
+        for batch in file.iter_batches(_ROWS, columns=[names[i] for i in decoder.times]):
+            table = pa.Table.from_batches([batch])
+            texts = decoder.time_texts(table.rename_columns([f"c{names.index(n)}" for n in table.column_names]))
+            if texts is not None:
+                yield texts
     except _FAULTS as problem:
         raise _damaged(member, problem) from None

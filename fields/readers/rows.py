@@ -13,11 +13,14 @@ from fields.readers.assemble import assemble, conflict_error
 from fields.readers.axis import find_axis
 from fields.readers.source import Network, ReadOptions, Source, SourceView, Workspace
 from fields.readers.spool import Records
-from fields.times import format_time
+from fields.times import format_span, format_time, require_era
 
 __all__ = ["RowSource", "with_unique_stations"]
 
 Array = np.ndarray[Any, Any]
+# Rows of the future that are looked through for the stations that report in them.
+_MOST_LATE = 512
+_CHECK_CLOCKS = "check the clock of this machine and that of the data (--time-zone), or give the time: --at TIME"
 
 
 class RowSource(Source):
@@ -32,21 +35,45 @@ class RowSource(Source):
         self._on_duplicate = options.on_duplicate
         self._command = work.command
         command = work.command.with_options()
-        self.axis = find_axis(np.unique(seconds), options.step, options.tolerance, self.label, command)
+        require_era(seconds)
+        past = np.ones(seconds.size, bool) if options.until is None else seconds <= options.until
+        self._warn_of_future(np.flatnonzero(~past))
+        self.axis = find_axis(np.unique(seconds[past]), options.step, options.tolerance, self.label, command)
         if np.any(np.diff(seconds) < 0):
             at = int(np.flatnonzero(np.diff(seconds) < 0)[0])
             self.report.notice("SPDE-D035", "times were not in order and have been sorted", where=self.label,
                                why=f"first at {format_time(int(seconds[at + 1]))}")  # fmt: skip
         slot, distance = self.axis.slots(seconds)
-        near = np.flatnonzero((distance <= self.axis.tolerance) & (slot >= 0) & (slot < self.axis.count))
-        if near.size < seconds.size:
-            self.report.notice("SPDE-D036", f"{seconds.size - near.size:,} times lie between the steps of the axis "
-                               "and were left out", where=self.label)  # fmt: skip
-        order = near[np.argsort(slot[near], kind="stable")]
+        near = past & (distance <= self.axis.tolerance) & (slot >= 0) & (slot < self.axis.count)
+        between = np.flatnonzero(past & ~near)
+        if between.size:
+            # A step that the user declares leaves out what he knows of.
+            say = self.report.warning if options.step is None else self.report.notice
+            first = ", ".join(format_time(int(t)) for t in seconds[between[:3]])
+            say("SPDE-D036", f"{between.size:,} times lie between the steps of the axis and were left out",
+                where=self.label, why=f"first {first}, steps of {format_span(self.axis.step)}")  # fmt: skip
+        order = np.flatnonzero(near)
+        order = order[np.argsort(slot[order], kind="stable")]
         self._row, self._slot = order, slot[order]
         twice = self._row.size - np.unique(self._slot).size
         if twice:
             self.report.notice("SPDE-D034", f"{twice:,} times are there more than once", where=self.label)
+
+    def _warn_of_future(self, late: Array) -> None:
+        """Name the stations that report in rows after the last second to be read; such rows are left out."""
+        if late.size == 0:
+            return
+        tables = self.rows(late[:_MOST_LATE]).values()
+        reporting = np.any([np.isfinite(table).any(axis=0) for table in tables], axis=0)
+        last = format_time(int(self._seconds[late].max()))
+        if reporting.any():
+            self.report.warning(
+                "SPDE-D112", f"reports dated in the future are ignored, up to {last} UTC",
+                where=locate(self.label, stations=self.network.ids[reporting], out_of=len(self.network)),
+            )  # fmt: skip
+        if late.size == self._seconds.size:
+            raise DataError(f"{self.label}: every time is in the future, up to {last} UTC", code="SPDE-D112",
+                            do=_CHECK_CLOCKS)  # fmt: skip
 
     @abstractmethod
     def rows(self, index: Array) -> dict[str, Array]:

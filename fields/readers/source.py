@@ -56,7 +56,8 @@ class ReadOptions:
 
     ``step``, ``tolerance`` and ``start`` are seconds, the last on the source's clock. ``pressure`` is ``station`` or
     ``sea-level``: what the column called p holds. ``every`` takes each n-th step. ``exchange`` is ``lat,lon`` where the
-    source has them the wrong way round.
+    source has them the wrong way round. ``date_order`` is that of dates of three numbers: ``dmy``, ``mdy`` or ``ymd``.
+    Rows after ``until`` (s since 1970, UTC) are left out with a warning: a forecast has no use for the future.
     """
 
     units: Mapping[str, str] = field(default_factory=dict)
@@ -74,6 +75,9 @@ class ReadOptions:
     fix: bool = False
     drop: tuple[str, ...] = ()
     exchange: str | None = None
+    # Left out of the text by which a kept store recognises its options, so that stores of before are still recognised.
+    date_order: str | None = field(default=None, repr=False)
+    until: int | None = field(default=None, repr=False)
 
     @property
     def pressure_kind(self) -> PressureKind | None:
@@ -91,6 +95,7 @@ class ReadOptions:
             *(("--unit", f"{name}={unit}") for name, unit in self.units.items()),
             ("--pressure", self.pressure),
             ("--time-zone", self.zone),
+            ("--date-order", self.date_order),
             ("--start", start),
             ("--step", None if self.step is None else format_span(self.step)),
             ("--tolerance", None if self.tolerance is None else format_span(self.tolerance)),
@@ -106,7 +111,7 @@ class ReadOptions:
 
 
 # Options that may stand several times; the name before "=" distinguishes them.
-_REPEATED = ("--unit", "--missing", "--trust")
+_REPEATED = ("--unit", "--missing", "--trust", "--accept")
 _OPTION = re.compile(r" (--[a-z-]+) ([^\s-]\S*)")
 _OPTIONS = re.compile(r"(?: --[a-z-]+ [^\s-]\S*)+")
 

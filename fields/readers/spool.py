@@ -126,14 +126,26 @@ class Spool:
         values = np.memmap(path, np.float32, "r", 12 * rows, (self.variables, rows))
         return Records(time, station, values)
 
-    def distinct_times(self) -> Array:
-        """Return every time at which there is a row, sorted."""
-        times = np.empty(0, np.int64)
+    def distinct_times(self) -> tuple[Array, Array]:
+        """Return every time at which there is a row, sorted, and the number of rows at each."""
+        times, counts = np.empty(0, np.int64), np.empty(0, np.int64)
         for index in range(len(self.runs)):
             time = self._run(index).time
-            first = np.concatenate([[True], time[1:] != time[:-1]])
-            times = np.union1d(times, time[first])
-        return times
+            first = np.flatnonzero(np.concatenate([[True], time[1:] != time[:-1]]))
+            rows = np.diff([*first, len(time)])
+            joined, place = np.unique(np.concatenate([times, time[first]]), return_inverse=True)
+            counts = np.bincount(place, weights=np.concatenate([counts, rows])).astype(np.int64)
+            times = joined
+        return times, counts
+
+    def rows_off(self, step: int, phase: int, stations: int) -> Array:
+        """Count for each station the rows whose time does not have this phase of a step."""
+        counts = np.zeros(stations, np.int64)
+        for index in range(len(self.runs)):
+            run = self._run(index)
+            off = np.asarray(run.time) % step != phase
+            counts += np.bincount(np.asarray(run.station)[off], minlength=stations)
+        return counts
 
     def read(self, begin: int, end: int) -> Records:
         """Read rows with ``begin <= time < end``, those of equal time in the order of the source."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from fields.errors import DataError, UsageError, printable
 from fields.readers.archives import Member
+from fields.readers.column_choice import double_error
 from fields.readers.column_map import ColumnMap, StationColumns
 from fields.readers.csv_text import TextLayout, examine
 from fields.readers.safety import open_binary, shown
@@ -31,8 +32,14 @@ def _number(text: str, decimal: str, what: str, label: str) -> float:
 
 def header_station(layout: TextLayout, column_map: ColumnMap) -> StationList:
     """Read the station that the lines above the column names describe."""
-    lines = dict(layout.header)
+    lines = dict(reversed(layout.header))
     stations = column_map.stations
+    keys = {name for key in ("id", "lat", "lon", "alt", "name") for name in getattr(stations, key)}
+    for key, value in layout.header:
+        if key in keys and lines[key] != value:
+            raise DataError(f"{layout.label}: '{printable(key)[:60]}' stands twice above the columns: "
+                            f"{printable(lines[key])[:40]} and {printable(value)[:40]}", code="SPDE-D128",
+                            do="remove one of the lines")  # fmt: skip
 
     def find(names: tuple[str, ...]) -> str:
         return next((lines[name] for name in names if name in lines), "")
@@ -88,7 +95,7 @@ def _parse_list(member: Member, column_map: ColumnMap) -> StationList:
     from fields.readers.column_map import TextForm
 
     layout = examine(member, TextForm())
-    places = _columns(layout, column_map.stations)
+    places, doubles = _columns(layout, column_map.stations)
     text = member.head[layout.body :].decode(layout.encoding, errors="replace")
     listed: StationList = {}
     try:
@@ -105,6 +112,10 @@ def _parse_list(member: Member, column_map: ColumnMap) -> StationList:
                 raise DataError(f"{member.label} line {number}: station '{printable(name)}' is listed twice",
                                 code="SPDE-D033")  # fmt: skip
             label = f"{member.label} line {number}"
+            for key, pair in doubles:
+                if row[pair[0]].strip() != row[pair[1]].strip():
+                    names = (layout.columns[pair[0]], layout.columns[pair[1]])
+                    raise double_error(member.label, f"@{key}", names, f"line {number}")
             lat, lon, alt = (_number(row[places[k]], layout.decimal, k, label) for k in ("lat", "lon", "alt"))
             listed[name] = (lat, lon, alt, row[places["name"]][:200] if "name" in places else "")
     except csv.Error as problem:
@@ -112,13 +123,16 @@ def _parse_list(member: Member, column_map: ColumnMap) -> StationList:
     return listed
 
 
-def _columns(layout: TextLayout, stations: StationColumns) -> dict[str, int]:
-    places = {}
+def _columns(layout: TextLayout, stations: StationColumns) -> tuple[dict[str, int], list[tuple[str, tuple[int, int]]]]:
+    """Return the column of each entry, and pairs of columns that could both be meant."""
+    places: dict[str, int] = {}
+    doubles: list[tuple[str, tuple[int, int]]] = []
     for key in ("id", "lat", "lon", "alt", "name"):
         names = getattr(stations, key)
-        column = next((layout.columns.index(n) for n in names if n in layout.columns), None)
-        if column is not None:
-            places[key] = column
+        there = [i for name in names for i, column in enumerate(layout.columns) if column == name]
+        doubles += [(key, (there[0], other)) for other in there[1:]]
+        if there:
+            places[key] = there[0]
         elif key != "name":
             raise DataError(
                 f"{layout.label} has no column {' or '.join(map(repr, names))}",
@@ -126,4 +140,4 @@ def _columns(layout: TextLayout, stations: StationColumns) -> dict[str, int]:
                 where=f"its columns are {', '.join(printable(c) for c in layout.columns[:12])}",
                 do="name them under [station] in the column map",
             )
-    return places
+    return places, doubles

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fields.errors import DataError, FieldsError, ProblemReport, printable
+from fields.errors import DataError, FieldsError, ProblemReport, locate, printable
 from fields.readers.archives import Member, members, tables_in
 from fields.readers.assemble import AssembledBlock, assemble, conflict_error
-from fields.readers.axis import find_axis
+from fields.readers.axis import Reports, find_axis
+from fields.readers.column_choice import folded
 from fields.readers.column_map import ColumnMap, load_map, shipped_map
 from fields.readers.csv_text import examine
 from fields.readers.gathering import GatheredTables, gather
@@ -19,7 +20,7 @@ from fields.readers.parquet import is_parquet, parquet_columns
 from fields.readers.registry import Reader
 from fields.readers.safety import file_kind
 from fields.readers.source import ReadOptions, Source, Workspace
-from fields.times import format_time, summer_time_jumps
+from fields.times import format_span, format_time, summer_time_jumps
 from fields.variables import PressureKind
 
 __all__ = ["READER", "TableSource", "choose_map", "without_absent_columns"]
@@ -43,6 +44,7 @@ class TableSource(Source):
         self._gathered: GatheredTables = gather(path, column_map, options, work)
         self._command = work.command
         self._on_duplicate = options.on_duplicate
+        self._named_off = False
         self.report.extend(self._gathered.report)
         self.zone = self._gathered.zone.name
         self.network = self._gathered.roster.network()
@@ -55,8 +57,18 @@ class TableSource(Source):
         self._names = list(column_map.variables)
         step = options.step or column_map.time.step
         tolerance = options.tolerance if options.tolerance is not None else column_map.time.tolerance
-        distinct = self._gathered.spool.distinct_times()
-        self.axis = find_axis(distinct, step, tolerance, self.label, work.command.with_options())
+        spool, count = self._gathered.spool, len(self.network)
+        distinct, rows = spool.distinct_times()
+        if distinct.size == 0 and self._gathered.report.warnings:
+            raise DataError(
+                f"{self.label}: every report is dated in the future", code="SPDE-D112",
+                where=self._gathered.report.warnings[0].what,
+                do="check the clock of this machine and that of the data (--time-zone), or give the time: --at TIME",
+            )  # fmt: skip
+        reports = Reports(rows, lambda step, phase: float((spool.rows_off(step, phase, count) > 0).mean()))
+        self.axis = find_axis(distinct, step, tolerance, self.label, work.command.with_options(), reports)
+        if step is None and self.axis.tolerance == 0:
+            self._warn_of_rows_between(int(np.gcd.reduce(np.diff(distinct))) if distinct.size > 1 else 0)
         self._holes = self._clock_holes(distinct)
         self._doubles = self._off_axis = self._conflicts = 0
 
@@ -84,7 +96,7 @@ class TableSource(Source):
             report.warning("SPDE-D034", what, where=self.label)
         elif self._doubles:
             report.notice("SPDE-D034", f"{self._doubles:,} rows were there twice and were merged", where=self.label)
-        if self._off_axis and self.axis.tolerance == 0:
+        if self._off_axis and self.axis.tolerance == 0 and not self._named_off:
             report.notice(
                 "SPDE-D036", f"{self._off_axis:,} rows lie between the steps of the axis and were left out",
                 where=self.label,
@@ -98,6 +110,20 @@ class TableSource(Source):
                 why=f"every station lacks an hour on {', '.join(map(str, self._holes[:3]))}", do=self._ask_zone(),
             )  # fmt: skip
         return report
+
+    def _warn_of_rows_between(self, divisor: int) -> None:
+        """Name the stations that report between the steps that the rest of the network keeps."""
+        axis = self.axis
+        off = self._gathered.spool.rows_off(axis.step, axis.start % axis.step, len(self.network))
+        self._named_off = bool(off.any())
+        if self._named_off:
+            finer = format_span(divisor)
+            self.report.warning(
+                "SPDE-D036", f"{int(off.sum()):,} reports lie between the steps of {format_span(axis.step)} that most "
+                "of the network keeps, and are left out",
+                where=locate(self.label, stations=self.network.ids[off > 0], out_of=len(self.network)),
+                do=f"{self._command.with_options(('--step', finer))} takes them",
+            )  # fmt: skip
 
     def _ask_zone(self) -> str:
         """Write the command that declares the clock."""
@@ -173,8 +199,10 @@ def without_absent_columns(column_map: ColumnMap, path: Path) -> ColumnMap:
     """Leave out variables that a single long table has no column for, so that its rows take less room on disk."""
     if path.is_dir() or file_kind(path) not in ("text", "parquet"):
         return column_map
-    columns = set(_columns(next(members(path, 0)), column_map))
-    there = {name: column for name, column in column_map.variables.items() if columns.intersection(column.names)}
+    columns = {folded(column) for column in _columns(next(members(path, 0)), column_map)}
+    there = {
+        name: column for name, column in column_map.variables.items() if columns.intersection(map(folded, column.names))
+    }
     return replace(column_map, variables=there or column_map.variables)
 
 

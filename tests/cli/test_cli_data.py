@@ -263,3 +263,24 @@ def test_validate_calls_a_file_no_store_and_not_a_damaged_one(stationpde, tmp_pa
     assert exit_code == 5
     assert "is not a finished store" in out + err
     assert "is damaged" not in out + err
+
+
+def test_dates_that_fit_two_orders_exit_3_and_the_order_settles_them(tmp_path):
+    rows = [{**row, "time": f"{row['time'][5:7]}/{row['time'][8:10]}/{row['time'][:4]} {row['time'][11:]}"}
+            for row in Weather(6, 48).rows()]  # fmt: skip
+    write_rows(tmp_path / "obs.csv", rows)
+    line = ("data", "ingest", tmp_path / "obs.csv", "-o", tmp_path / "o.zarr", "--no-qc")
+    refused = run(*line)
+    assert refused.exit_code == 3 and "--date-order dmy" in refused.stderr and "month/day/year" in refused.stderr
+    assert run(*line, "--date-order", "mdx").exit_code == 2
+    assert run(*line, "--date-order", "mdy").exit_code == 0
+
+
+def test_an_axis_that_is_mostly_empty_exits_3_and_may_be_accepted(tmp_path):
+    rows = Weather(6, 48).rows()
+    write_rows(tmp_path / "obs.csv", [*rows, {**rows[0], "time": "2021-05-01T00:00:00"}])
+    line = ("data", "ingest", tmp_path / "obs.csv", "-o", tmp_path / "o.zarr", "--no-qc")
+    refused = run(*line)
+    assert refused.exit_code == 3 and "--accept sparse-axis" in refused.stderr
+    assert run(*line, "--accept", "all").exit_code == 2
+    assert run(*line, "--accept", "sparse-axis").exit_code == 0

@@ -153,3 +153,16 @@ def test_the_real_archives_are_read_whole(shared_data, tmp_path, folder, shape):
     tables = source.read(part.start, part.stop)
     for place, name in enumerate(("u", "v", "p", "t", "rh")):
         assert np.array_equal(tables[name], prepared[part, :, place], equal_nan=True)
+
+
+@pytest.mark.parametrize("time", [np.arange(48), np.arange(48) * 3600.0])
+def test_numbers_that_are_hardly_seconds_since_1970_are_refused(tmp_path, time):
+    weather = Weather(6, 48)
+    with pytest.raises(DataError, match="hardly seconds since 1970"):
+        open_source(write_npz(tmp_path / "obs.npz", weather, time=time), tmp_path)
+
+
+def test_a_variable_that_is_there_twice_is_refused(tmp_path):
+    path = write_npz(tmp_path / "obs.npz", Weather(6, 48), variables=np.array(["u", "v", "p", "t", "t"]))
+    with pytest.raises(DataError, match="t is there more than once"):
+        open_source(path, tmp_path)

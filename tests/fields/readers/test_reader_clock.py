@@ -72,6 +72,19 @@ def test_a_network_that_mixes_hourly_and_three_hourly_stations_gets_hours():
     assert axis_of([*(HOUR * np.arange(48)), *(3 * HOUR * np.arange(40))]).step == HOUR
 
 
+def test_one_time_in_a_hundred_between_the_steps_does_not_halve_them():
+    times = HOUR * np.arange(200)
+    axis = axis_of([*times, HOUR * 50 + 1800])
+    assert (axis.step, axis.count) == (HOUR, 200)
+    assert axis_of([*times[:50], *(times[:50] + 1800)]).step == 1800
+
+
+def test_times_a_second_apart_ask_for_the_unit():
+    with pytest.raises(DataError, match="1s apart"):
+        axis_of(np.arange(240))
+    assert axis_of(np.arange(240), step=1).step == 1
+
+
 def test_irregular_times_ask_for_a_step_and_say_which():
     times = HOUR * np.arange(100) + np.where(np.arange(100) == 40, 420, 0)
     with pytest.raises(DataError, match="irregular") as caught:

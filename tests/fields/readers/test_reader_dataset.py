@@ -151,3 +151,62 @@ def test_a_link_inside_a_foreign_store_is_refused(tmp_path, weather):
     (tmp_path / "two.zarr" / "ps" / "9.9").symlink_to("/etc/hostname")
     with pytest.raises(DataError, match="is a link"):
         open_source(tmp_path / "two.zarr", tmp_path)
+
+
+def with_units_of_time(path, weather, units, calendar="standard"):
+    netcdf = pytest.importorskip("netCDF4")
+    dataset(weather).to_netcdf(path, encoding={"time": {"units": "hours since 2021-03-01", "dtype": "float64"}})
+    with netcdf.Dataset(path, "a") as file:
+        file["time"].units, file["time"].calendar = units, calendar
+    return path
+
+
+@pytest.mark.parametrize(
+    ("units", "calendar", "says"),
+    [
+        ("hours since 2021-03-01 00:00 EST", "standard", "can be read in several ways"),
+        ("hours since 01-02-2021", "standard", "can be read in several ways"),
+        ("months since 2021-01-01", "standard", "months since"),
+        ("hours since 2021-03-01", "noleap", "calendar noleap"),
+        ("seconds since 1970-01-01", "standard", "1s apart"),
+        ("hours since 1704-03-01", "standard", "outside the era"),
+    ],
+)
+def test_units_of_time_that_leave_times_open_are_refused(tmp_path, weather, units, calendar, says):
+    path = with_units_of_time(tmp_path / "obs.nc", weather, units, calendar)
+    with pytest.raises(DataError, match=says):
+        open_source(path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("units", "first"),
+    [
+        ("hours since 2021-3-1 0:0:0", "2021-03-01T00"), ("hours since 2021-03-01 00:00:00 +02:00", "2021-02-28T22"),
+        ("hours since 2021-03-01T00:00:00Z", "2021-03-01T00"), ("hours since 2021-03-01 00:00:0.0", "2021-03-01T00"),
+    ],
+)  # fmt: skip
+def test_a_reference_of_time_may_have_an_offset(tmp_path, weather, units, first):
+    source = open_source(with_units_of_time(tmp_path / "obs.nc", weather, units), tmp_path)
+    assert np.datetime64(source.axis.start, "s") == np.datetime64(first)
+
+
+def test_a_declared_clock_is_applied(tmp_path, weather):
+    dataset(weather).to_netcdf(tmp_path / "obs.nc")
+    source = open_source(tmp_path / "obs.nc", tmp_path, zone="UTC+8")
+    assert np.datetime64(source.axis.start, "s") == np.datetime64("2021-02-28T16:00") and source.zone == "UTC+8"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_two_variables_of_one_meaning_that_differ_are_refused(tmp_path, weather, named):
+    ds = dataset(weather).rename(temp2m="t2m")
+    ds["tas"] = ds["t2m"] + 1
+    for name in ("t2m", "tas"):
+        ds[name].attrs = {"units": "K", **({"standard_name": "air_temperature"} if named else {})}
+    ds.to_netcdf(tmp_path / "two.nc")
+    with pytest.raises(DataError, match="'t2m' and 'tas' could both be t"):
+        open_source(tmp_path / "two.nc", tmp_path)
+    ds.rename(tas="t").to_netcdf(tmp_path / "named.nc")
+    ds.assign(tas=ds["t2m"]).to_netcdf(tmp_path / "same.nc")
+    if named:
+        assert np.allclose(read_all(open_source(tmp_path / "named.nc", tmp_path))["t"], weather.t + 274.15, atol=1e-3)
+    assert np.allclose(read_all(open_source(tmp_path / "same.nc", tmp_path))["t"], weather.t + 273.15, atol=1e-3)
