@@ -5,19 +5,20 @@ Stores are read at their end only. Times are selected, never averaged, as in tra
 
 from __future__ import annotations
 
+import logging
 import time as clock
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from fields.errors import DataError, printable
+from fields.errors import DataError, ProblemReport, locate, printable
 from fields.grid import check_places
 from fields.ingest import IngestOptions
-from fields.times import format_duration, format_span, format_time, parse_time
+from fields.times import format_duration, format_span, format_time, parse_time, utc_seconds
 from fields.variables import STATE_VARIABLES, PressureKind, variable
 from fields.windows import Stations, rows_at_cadence
 from stationpde.data.opening import Observations, open_observations
@@ -27,8 +28,11 @@ from stationpde.errors import StaleDataError
 __all__ = ["HistoryWindow", "WindowRequest", "read_window"]
 
 Array = np.ndarray[Any, Any]
+log = logging.getLogger(__name__)
 # Steps of the source that are looked through at once for the latest report.
 _BLOCK = 512
+CLOCK_SKEW = 600
+"""How far ahead of the present [s] a report may be dated, as clocks differ and reports are set to the full hour."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +65,7 @@ class WindowRequest:
     step : cadence of the model [s].
     history : number of steps that the model is given.
     phase : remainder of the model's times after division by ``step`` [s].
-    at : issue time (s since 1970, UTC); None takes the latest time with a report.
+    at : issue time (s since 1970, UTC); None takes the latest time with a report that is not in the future.
     max_age : largest age [s] of the latest report before ``at``, or before ``now``; None sets no limit.
     now : present time (s since 1970, UTC); None reads the clock.
     missing : substitutes for variables that are not observed, as the model was trained with.
@@ -80,7 +84,12 @@ class WindowRequest:
     @classmethod
     def parse_at(cls, text: Any) -> int | None:
         """Parse an issue time to s since 1970, from text, a datetime, a datetime64 or seconds; None for ``latest``."""
-        return None if text is None or text == "latest" else parse_time(text)
+        return None if text is None or (isinstance(text, str) and text == "latest") else parse_time(text)
+
+    @staticmethod
+    def last_second(now: int | None = None) -> int:
+        """Return the last time (s since 1970, UTC) that is not in the future: the present and `CLOCK_SKEW`."""
+        return (int(clock.time()) if now is None else now) + CLOCK_SKEW
 
 
 def read_window(
@@ -101,14 +110,25 @@ def read_window(
     StaleDataError
         If the latest report is older than allowed.
     """
+    report = ProblemReport()
+    read = _read_until_now(options or IngestOptions(), request)
     with open_observations(
-        observations, options=options, stand_ins=request.missing, quality=request.quality, command="forecast"
-    ) as opened:
+        observations, options=read, stand_ins=request.missing, quality=request.quality, report=report,
+        command="forecast",
+    ) as opened:  # fmt: skip
+        for problem in report.warnings:
+            log.warning("%s: %s   %s", problem.code, problem.what, problem.where)
         return _window_of(opened.dataset, request, opened.label)
 
 
+def _read_until_now(options: IngestOptions, request: WindowRequest) -> IngestOptions:
+    """Return the options of a forecast: nothing of the future is read, and gaps before the history do not matter."""
+    until = WindowRequest.last_second(request.now) if request.at is None else None
+    return replace(options, read=replace(options.read, until=until), accept=tuple({*options.accept, "sparse-axis"}))
+
+
 def _window_of(ds: xr.Dataset, request: WindowRequest, label: str | None) -> HistoryWindow:
-    seconds = np.asarray(ds["time"].values).astype("datetime64[s]").astype(np.int64)
+    seconds = utc_seconds(ds["time"], f"{label} › time" if label else "time")
     if np.any(np.diff(seconds) <= 0):
         raise DataError("times are not in order, or not each once", code="SPDE-D035", where=label,
                         do="ingest the source: stationpde data ingest SRC -o OUT.zarr")  # fmt: skip
@@ -178,10 +198,18 @@ def _issue_time(ds: xr.Dataset, seconds: Array, request: WindowRequest, label: s
             f"no station reports at {format_time(at)}; the record ends {last}", code="SPDE-T092", where=label,
             do="give a time that was observed, --at latest, or --max-age to take an earlier one",
         )  # fmt: skip
+    end = int(np.searchsorted(seconds, WindowRequest.last_second(request.now) if at is None else at, side="right"))
+    future = _reports_after(ds, seconds, end) if at is None else ""
+    if future:
+        log.warning("SPDE-D112: reports dated in the future are ignored: %s", locate(label, future))
     # The phase of training where the record has it, else that of its last time.
-    earlier = seconds if at is None else seconds[: np.searchsorted(seconds, at, side="right")]
-    rows = rows_at_cadence(earlier, request.step, request.phase, otherwise="last")
+    rows = rows_at_cadence(seconds[:end], request.step, request.phase, otherwise="last")
     latest = next(_reporting(ds, rows), None)
+    if latest is None and future:
+        raise DataError(
+            f"every report is dated in the future: {future}", code="SPDE-T092", where=label,
+            do="check the clock of this machine and that of the data (--time-zone), or give the time: --at TIME",
+        )  # fmt: skip
     if latest is None:
         raise DataError("no station reports anything at any time", code="SPDE-T092", where=label)
     issue = int(seconds[latest])
@@ -194,6 +222,18 @@ def _issue_time(ds: xr.Dataset, seconds: Array, request: WindowRequest, label: s
                 where=label, do="wait for new observations and type the same command again",
             )  # fmt: skip
     return issue
+
+
+def _reports_after(ds: xr.Dataset, seconds: Array, end: int) -> str:
+    """Write when, and by which stations, anything is reported from row ``end`` on; empty if nothing is."""
+    last = next(_reporting(ds, np.arange(end, seconds.size)), None)
+    if last is None:
+        return ""
+    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in _stand_ins(ds)]
+    block = np.arange(max(end, last + 1 - _BLOCK), last + 1)
+    stations = np.isfinite(_state(ds, block)[..., observed]).any(axis=(0, 2))
+    named = locate(stations=ds["station"].values[stations], out_of=ds.sizes["station"])
+    return f"{named}, up to {format_time(int(seconds[last]))} UTC"
 
 
 def _reporting(ds: xr.Dataset, rows: Array) -> Iterator[int]:

@@ -26,6 +26,7 @@ from fields.ingest import IngestOptions, ingest_files, substitutes_of
 from fields.progress import Watcher
 from fields.readers import download_guide, identity_of
 from fields.store import DataCard, data_card
+from fields.times import with_utc_times
 from fields.variables import STATE_VARIABLES, PressureKind, cf_attributes
 from fields.windows import with_state_variables
 from stationpde.data.quality import Quality, mask_by_quality
@@ -122,6 +123,8 @@ def open_observations(
     chosen = replace(chosen, missing={**substitutes, **chosen.missing})
     opened_store: Path | None = None
     with ExitStack() as stack:
+        if isinstance(source, xr.Dataset):
+            source = with_utc_times(source)
         if isinstance(source, xr.Dataset) and _is_in_memory_form(source):
             raw, label = source, str(source.attrs.get("source", ""))
         elif _dataset_name(source) == "demo":
@@ -227,7 +230,10 @@ class _Ingest:
     def into_cache(self, folder: Path) -> Path:
         """Ingest into a folder that keeps the store, or return the store that the same files and options gave."""
         target, origin = folder / _STORE, folder / _ORIGIN
-        identity = identity_of(self.files, str(self.files.resolve()), self._settings())
+        order = self.options.read.date_order
+        identity = identity_of(
+            self.files, str(self.files.resolve()), self._settings(), *(() if order is None else (order,))
+        )
         if store.is_store(target):
             earlier = atomic.read_json(origin)
             if earlier is None or earlier.get("identity") == identity:

@@ -69,7 +69,7 @@ def issue_step(series: StationSeries, history: int, at: Any = None, default: int
     if at is None and default is not None:
         return default
     issue = None if at is None else WindowRequest.parse_at(at)
-    step = len(series) - 1 if issue is None else int(np.searchsorted(series.time, issue))
+    step = _latest_step(series) if issue is None else int(np.searchsorted(series.time, issue))
     if issue is not None and (step >= len(series) or series.time[step] != issue):
         raise DataError(
             f"{format_time(issue)} is not in the record, which runs from {format_time(int(series.time[0]))} to "
@@ -83,6 +83,12 @@ def issue_step(series: StationSeries, history: int, at: Any = None, default: int
             code="SPDE-R010", do="choose a later --at",
         )  # fmt: skip
     return step
+
+
+def _latest_step(series: StationSeries) -> int:
+    """Return the last step that is not in the future; of a record that wholly is, the last one."""
+    step = int(np.searchsorted(series.time, WindowRequest.last_second(), side="right")) - 1
+    return step if step >= 0 else len(series) - 1
 
 
 @torch.inference_mode()

@@ -7,6 +7,10 @@ import pytest
 import xarray as xr
 
 from fields.errors import DataError
+from fields.times import parse_time
+from small_network import STEP
+from small_run import LAST, table
+from stationpde import StationPDE
 from stationpde.errors import StaleDataError
 from stationpde.forecasting import watch
 
@@ -51,3 +55,22 @@ def test_no_forecast_is_computed_beyond_the_count(repeated):
 def test_other_errors_end_it(repeated):
     with pytest.raises(ZeroDivisionError):
         repeated(ZeroDivisionError(), count=1)
+
+
+def test_a_row_of_the_future_does_not_silence_it(small_runs, tmp_path, monkeypatch):
+    first, second = (table(slice(-40, stop), tmp_path / f"{stop}.csv").read_text() for stop in (-1, None))
+    lines = first.splitlines()
+    cells = lines[-1].split(",")
+    cells[1] = "2098-01-01T00:00:00"
+    contents = ["\n".join([*lines, ",".join(cells)]) + "\n", second]
+    observations = tmp_path / "obs.csv"
+
+    def arriving(path, seconds):
+        for content in contents:
+            path.write_text(content)
+            yield None
+
+    monkeypatch.setattr(watch, "changes", arriving)
+    model = StationPDE.load(small_runs.first)
+    forecasts = watch.forecast_on_change(lambda: model.forecast(observations), observations, 1.0)
+    assert [parse_time(one.attrs["issue_time"]) for one in forecasts] == [LAST - STEP, LAST]

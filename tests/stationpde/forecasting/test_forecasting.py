@@ -63,6 +63,13 @@ def test_a_table_is_forecast_from_as_a_store_is(model, latest, tmp_path):
         np.testing.assert_allclose(from_table[name].values, latest[name].values, atol=room)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai"])
+def test_times_with_a_zone_are_forecast_from_as_times_in_utc_are(model, latest, zone):
+    ds = dataset()
+    index = pd.DatetimeIndex(ds["time"].values).tz_localize("UTC").tz_convert(zone)
+    xr.testing.assert_identical(model.forecast(ds.assign_coords(time=index)), latest)
+
+
 def test_new_stations_get_a_forecast_from_the_field_and_leave_the_others_alone(model, small_runs, tmp_path):
     (tmp_path / "new.csv").write_text("name,lat,lon,alt\nhill,48.5,6.1,700\nvalley,47.2,5.5,\n")
     extended = model.forecast(small_runs.store, stations=tmp_path / "new.csv")
