@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 __all__ = [
-    "Ablate", "Against", "At", "Cap", "Cells", "Checkpoint", "ColumnMap", "ConfigFile", "Days", "Dem", "Force", "Jobs",
-    "MaxTime", "Missing", "Neighbours", "Obs", "OutputFolder", "Overrides", "Page", "Preset", "Protocol", "Quality",
-    "Reader", "Recipe", "Record", "RequiredObs", "Resume", "Run", "Seed", "Seeds", "Start", "StationList",
-    "StationStore", "Stations", "TimeZone", "Unit", "Variable", "Variant", "Windows", "choice", "names_in", "pairs",
+    "Ablate", "Accept", "Against", "At", "Cap", "Cells", "Checkpoint", "ColumnMap", "ConfigFile", "Days", "Dem",
+    "Force", "Jobs", "MaxTime", "Missing", "Neighbours", "Obs", "OutputFolder", "Overrides", "Page", "Preset",
+    "Protocol", "Quality", "Reader", "Recipe", "Record", "RequiredObs", "Resume", "Run", "Seed", "Seeds", "Start",
+    "StationList", "StationStore", "Stations", "TimeZone", "Unit", "Variable", "Variant", "Windows", "choice",
+    "names_in", "pairs",
 ]  # fmt: skip
 
 # ---- arguments ---------------------------------------------------------------------------------------------------
@@ -49,6 +50,10 @@ Quality = Annotated[
 ]
 Stations = Annotated[
     Path | None, typer.Option("--stations", metavar="F.csv", help="Places to forecast: name, lat, lon, alt.")
+]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option("--accept", metavar="NAME", help="Do not refuse foreign-network, thin-history …; may repeat."),
 ]
 Dem = Annotated[Path | None, typer.Option(metavar="F", help="Elevation model: npz, NetCDF, zarr or GeoTIFF.")]
 

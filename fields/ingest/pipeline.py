@@ -32,6 +32,7 @@ from fields.errors import (
 from fields.ingest.compose import Plan, compose, flags_of, plan_for, substitutes_of
 from fields.ingest.gate import UnitGate
 from fields.ingest.survey import Survey, survey
+from fields.places import Places
 from fields.progress import Tracker, Watcher
 from fields.readers import (
     Command,
@@ -71,6 +72,7 @@ class IngestOptions:
 
     ``missing`` names substitutes (``{"p": "standard-atmosphere"}``); ``trust`` variables whose values are vouched for;
     ``max_missing`` the share of the training period (the first ``training`` of the record) that a station may lack.
+    ``places`` are those of stations that a model was trained on: they stand in for positions that the source lacks.
     """
 
     read: ReadOptions = field(default_factory=ReadOptions)
@@ -81,6 +83,8 @@ class IngestOptions:
     max_missing: float | None = None
     training: float = TRAINING
     force: bool = False
+    # Not part of what a store is recognised by: only a store for one forecast is made with it.
+    places: Places | None = field(default=None, repr=False, compare=False)
 
     def typed(self) -> tuple[tuple[str, str], ...]:
         """Write the options as typed on a command line."""
@@ -175,7 +179,7 @@ class _Ingest:
         plan, report = plan_for(source.variables, substitutes, source.label)
         rows = block_rows(len(source.network), source.axis.count)
         surveyed = survey(source, rows=rows, training=self.options.training, command=typed, trust=self.options.trust,
-                          progress=self.tracker)  # fmt: skip
+                          progress=self.tracker, places=self.options.places)  # fmt: skip
         report.extend(self._with_commands(surveyed))
         stations = self._usable_stations(surveyed, report)
         self._refuse(report)
