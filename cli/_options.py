@@ -12,10 +12,10 @@ import typer
 
 __all__ = [
     "Ablate", "Accept", "Against", "At", "Cap", "Cells", "Checkpoint", "ColumnMap", "ConfigFile", "DateOrder", "Days",
-    "Dem", "Force", "Jobs",
-    "MaxTime", "Missing", "Neighbours", "Obs", "OutputFolder", "Overrides", "Page", "Preset", "Protocol", "Quality",
-    "Reader", "Recipe", "Record", "RequiredObs", "Resume", "Run", "Seed", "Seeds", "Start", "StationList",
-    "StationStore", "Stations", "TimeZone", "Unit", "Variable", "Variant", "Windows", "choice", "names_in", "pairs",
+    "Dem", "Force", "Jobs", "MaxTime", "Missing", "Neighbours", "Obs", "OutputFolder", "Overrides", "Page", "Preset",
+    "Protocol", "Quality", "Reader", "Recipe", "Record", "RequiredObs", "Resume", "Run", "Seed", "Seeds", "Start",
+    "StationList", "StationStore", "Stations", "TimeZone", "Unit", "Variable", "Variant", "Windows", "choice",
+    "names_in", "pairs",
 ]  # fmt: skip
 
 # ---- arguments ---------------------------------------------------------------------------------------------------
@@ -44,7 +44,8 @@ DateOrder = Annotated[
     str | None, typer.Option(metavar="dmy|mdy|ymd", help="Order of dates such as 01/02/2024, where they fit several.")
 ]
 Accept = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="Accept what is else refused, by its name; may repeat.")
+    list[str] | None,
+    typer.Option("--accept", metavar="NAME", help="Do not refuse what the error names (thin-history …); may repeat."),
 ]
 Start = Annotated[str | None, typer.Option(metavar="TIME", help="First time, where the file has none.")]
 Missing = Annotated[

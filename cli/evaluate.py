@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cli._console import console, shown
-from cli._options import Against, Cap, Checkpoint, Obs, Quality, Run, Windows, choice, names_in
+from cli._options import Accept, Against, Cap, Checkpoint, Obs, Quality, Run, Windows, choice, names_in
 from cli._progress import ProgressDisplay
 from cli._settings import cap_seconds
 from cli._stopping import resumable
@@ -26,27 +26,31 @@ def evaluate(
     stride: Annotated[int, typer.Option(min=1, metavar="N", help="One test window in N.", hidden=True)] = 1,
     cap: Cap = "15min",
     quality: Quality = None,
+    accept: Accept = None,
 ) -> None:
     """Compute the test scores of a run, in physical units, beside those of references.
 
     Without --obs the record is used that training kept beside the run. A reference that learns is trained first.
+    The record of a foreign network is refused unless --accept foreign-network insists.
 
     Example: stationpde evaluate runs/demo --obs demo --against persistence,ridge --by lead --significance
     """
     from stationpde.data import QUALITIES, load_series
     from stationpde.evaluation import EvaluationRequest, evaluate_run
+    from stationpde.forecasting import accepted_names
     from stationpde.runs import load_run, observations_of_run
 
     request = EvaluationRequest(
         against=names_in(against), by=names_in(by), significance=significance, stride=stride, windows=windows or None,
         cap=cap_seconds(cap), quality=None if quality is None else choice(quality, "--quality", QUALITIES),
+        accept=tuple(accepted_names(accept)),
     )  # fmt: skip
     loaded = load_run(run, checkpoint)
     record = observations_of_run(loaded) if obs is None else str(obs)
     with ProgressDisplay() as display, resumable():
         series = load_series(
             record, loaded.model.config.data, command="evaluate", watcher=display,
-            quality=request.quality,
+            quality=request.quality, trained=loaded.model.statistics.stations,
         )  # fmt: skip
         result = evaluate_run(loaded, series, request, display)
     trained_on = loaded.record.get("data_fingerprint")
@@ -54,6 +58,8 @@ def evaluate(
         other_flags = request.quality not in (None, loaded.model.config.data.quality)
         reason = f", or the same with other quality flags (--quality {request.quality})" if other_flags else ""
         console.note(f"warning: these are other data than the run was trained on{reason}")
+    for sentence in result["warnings"]:
+        console.note(f"warning: {sentence}")
     _show(result)
     console.result(result)
 

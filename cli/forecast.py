@@ -9,6 +9,7 @@ import typer
 
 from cli._console import console, shown
 from cli._options import (
+    Accept,
     AtOrLatest,
     Checkpoint,
     ColumnMap,
@@ -50,6 +51,7 @@ def forecast(
     watch: Annotated[bool, typer.Option("--watch", help="Forecast whenever the observations change.")] = False,
     poll: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds between polls of --watch.")] = 60.0,
     count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End --watch after N forecasts.")] = None,
+    accept: Accept = None,
     checkpoint: Checkpoint = "best",
     reader: Reader = None,
     column_map: ColumnMap = None,
@@ -61,8 +63,9 @@ def forecast(
 ) -> None:
     """Compute a forecast from the latest observations.
 
-    Stations may be missing, new or moved since training; --stations adds further places. Exit codes: 2 the
-    output exists, 3 nothing to start from, 5 a damaged run, 75 the data are older than --max-age.
+    Stations may be missing, new or moved since training; --stations adds further places. Refused unless --accept
+    names it: foreign-network, thin-history, beyond-horizon, far-places. Exit codes: 2 the output exists,
+    3 nothing to start from, or refused, 5 a damaged run, 75 the data are older than --max-age.
 
     Example: stationpde forecast run --obs mine.zarr --max-age 3h -o fc.nc
     """
@@ -70,7 +73,7 @@ def forecast(
     from fields.readers import ReadOptions
     from fields.times import DATE_ORDERS, parse_span
     from stationpde.api import StationPDE
-    from stationpde.forecasting import ForecastRequest, check_output, output_for
+    from stationpde.forecasting import ForecastRequest, accepted_names, check_output, output_for
 
     if output is not None:
         check_output(output_for(str(output), "0"), force)
@@ -80,7 +83,7 @@ def forecast(
     )  # fmt: skip
     request = ForecastRequest(
         at, stations, horizon, None if max_age is None else parse_span(max_age),
-        options=IngestOptions(read=read, reader=reader),
+        options=IngestOptions(read=read, reader=reader), accept=tuple(accepted_names(accept)),
     )  # fmt: skip
     model = StationPDE.load(*runs, checkpoint=checkpoint)
     if watch:
@@ -128,10 +131,8 @@ def _show(model: StationPDE, result: xr.Dataset, output: Path | None, force: boo
 
     for line in Audit(**checked).lines():
         console.text(line)
-    if checked["network_present"] == 0:
-        console.note(
-            "warning: no station that the run was trained on reports: do --obs and the run belong to the same network?"
-        )
+    for sentence in result.attrs.get("warnings", []):
+        console.note(f"warning: {sentence}")
     if written is not None:
         console.text(f"forecast: {written}")
     console.result(
@@ -143,6 +144,8 @@ def _show(model: StationPDE, result: xr.Dataset, output: Path | None, force: boo
             "members": result.attrs["members"],
             "runs": [run.about() for run in model.runs],
             "audit": checked,
+            "accepted": result.attrs.get("accepted", []),
+            "warnings": result.attrs.get("warnings", []),
             "physics": {name: {"value": c.value, "unit": c.unit} for name, c in model.physics().items()},
             "output": str(written) if written is not None else None,
             **({} if written is not None else {"forecast": _values(result)}),
@@ -155,12 +158,14 @@ def _table(result: xr.Dataset) -> None:
     from fields.times import format_time
     from fields.variables import STATE_VARIABLES, display_unit, to_display
 
-    about = f"issued {result.attrs['issue_time']}, {result.sizes['station']} stations, {result.attrs['quality']}"
-    console.text(f"{about}; means over the network:")
+    network = result.isel(station=~result["requested"].values.astype(bool))
+    places = result.sizes["station"] - network.sizes["station"]
+    about = f"issued {result.attrs['issue_time']}, {network.sizes['station']} stations, {result.attrs['quality']}"
+    console.text(f"{about}; means over the network{', without the places of --stations' if places else ''}:")
     heads = ["valid time (UTC)", "lead [h]", *(f"{name} [{display_unit(name)}]" for name in STATE_VARIABLES)]
     rows = []
     for moment in range(result.sizes["time"]):
-        now = result.isel(time=moment)
+        now = network.isel(time=moment)
         means = (shown(float(to_display(name, float(now[name].mean())))) for name in STATE_VARIABLES)
         rows.append([format_time(result["time"].values[moment], "minute"), f"{float(now['lead']):g}", *means])
     console.table(heads, rows, essential=7)

@@ -9,6 +9,7 @@ import typer
 
 from cli._console import console
 from cli._options import (
+    Accept,
     Against,
     At,
     ConfigFile,
@@ -40,7 +41,14 @@ Output = Annotated[Path, typer.Option("-o", "--output", metavar="F.png", help="T
 
 
 @app.command()
-def router(run: Run, output: Output, obs: Obs = None, windows: Windows = 160, force: Force = False) -> None:
+def router(
+    run: Run,
+    output: Output,
+    obs: Obs = None,
+    windows: Windows = 160,
+    accept: Accept = None,
+    force: Force = False,
+) -> None:
     """Draw the weights of the two branches by channel and by lead.
 
     Example: stationpde plot router runs/w2k --obs mine.zarr -o router.png
@@ -48,7 +56,7 @@ def router(run: Run, output: Output, obs: Obs = None, windows: Windows = 160, fo
     from stationpde.plots import draw_router
     from stationpde.report import OURS
 
-    view = _view(run, output, obs, force, windows=windows, against="")
+    view = _view(run, output, obs, force, accept, windows=windows, against="")
     if view.scored.router is None:
         raise typer.BadParameter("this model has one branch only, and no router", param_hint="RUN")
     _show(draw_router(view.scored.router, view.scored.statistics[OURS].lead_hours, output))
@@ -61,6 +69,7 @@ def errors(
     obs: Obs = None,
     against: Against = "persistence,climatology",
     windows: Windows = 160,
+    accept: Accept = None,
     force: Force = False,
 ) -> None:
     """Draw the root mean square error by lead, beside that of baselines without training.
@@ -70,12 +79,19 @@ def errors(
     from stationpde.plots import draw_error_by_lead
     from stationpde.report import model_title
 
-    statistics = _view(run, output, obs, force, windows=windows, against=against).scored.statistics
+    statistics = _view(run, output, obs, force, accept, windows=windows, against=against).scored.statistics
     _show(draw_error_by_lead(statistics, output, {name: model_title(name) for name in statistics}))
 
 
 @app.command()
-def altitude(run: Run, output: Output, obs: Obs = None, windows: Windows = 160, force: Force = False) -> None:
+def altitude(
+    run: Run,
+    output: Output,
+    obs: Obs = None,
+    windows: Windows = 160,
+    accept: Accept = None,
+    force: Force = False,
+) -> None:
     """Draw each station's error against its altitude.
 
     Example: stationpde plot altitude runs/w2k --obs mine.zarr -o altitude.png
@@ -83,7 +99,7 @@ def altitude(run: Run, output: Output, obs: Obs = None, windows: Windows = 160, 
     from stationpde.plots import draw_error_by_altitude
     from stationpde.report import OURS
 
-    view = _view(run, output, obs, force, windows=windows, against="")
+    view = _view(run, output, obs, force, accept, windows=windows, against="")
     _show(draw_error_by_altitude(view.scored.statistics[OURS], view.data.series.stations.alt, output))
 
 
@@ -96,6 +112,7 @@ def forecast_map(
     variable: Variable = "t",
     lead: Annotated[int | None, typer.Option(min=1, metavar="N", help="Steps ahead; the last by default.")] = None,
     dem: Dem = None,
+    accept: Accept = None,
     force: Force = False,
 ) -> None:
     """Draw a forecast beside what was observed, on relief, with wind.
@@ -106,7 +123,7 @@ def forecast_map(
     """
     from stationpde.plots import draw_forecast_map
 
-    view = _view(run, output, obs, force, windows=1, against="", at=at, dem=dem)
+    view = _view(run, output, obs, force, accept, windows=1, against="", at=at, dem=dem)
     _show(draw_forecast_map(view.moment, view.relief, output, variable=variable, lead=lead))
 
 
@@ -119,6 +136,7 @@ def series(
     ] = None,
     obs: Obs = None,
     at: At = None,
+    accept: Accept = None,
     force: Force = False,
 ) -> None:
     """Draw a station's forecast with its observations before and after the issue.
@@ -129,7 +147,7 @@ def series(
     """
     from stationpde.plots import draw_series
 
-    view = _view(run, output, obs, force, windows=1, against="", at=at)
+    view = _view(run, output, obs, force, accept, windows=1, against="", at=at)
     _show(draw_series(view.moment, station, output))
 
 
@@ -233,14 +251,19 @@ def altitude_weight(
     _show(draw_altitude_weight(scores, output), {f"{weight:g}": mse for weight, mse in scores.items()})
 
 
-def _view(run: Path, output: Path, obs: Path | None, force: bool, *, windows: int, against: str, **more: Any) -> Any:
+def _view(
+    run: Path, output: Path, obs: Path | None, force: bool, accept: list[str] | None, *, windows: int, against: str,
+    **more: Any,
+) -> Any:  # fmt: skip
     """Build the view of a run and its scores, after the picture's name has been checked; refuse a run without data."""
     from stationpde.errors import UsageError
     from stationpde.plots import check_picture
     from stationpde.report import build_run_view
 
     check_picture(output, force)
-    view: RunView = build_run_view(run, obs, windows=windows or None, against=names_in(against), **more)
+    view: RunView = build_run_view(
+        run, obs, windows=windows or None, against=names_in(against), accept=accept or (), **more
+    )
     if view.data is None:
         raise UsageError(
             "the run does not hold its observations", code="SPDE-B004", where=str(run),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli._console import console
-from cli._options import Against, At, Checkpoint, Dem, Force, Obs, Run, Windows, names_in
+from cli._options import Accept, Against, At, Checkpoint, Dem, Force, Obs, Run, Windows, names_in
 
 __all__ = ["report"]
 
@@ -24,12 +24,14 @@ def report(
     windows: Windows = 160,
     dem: Dem = None,
     checkpoint: Checkpoint = "best",
+    accept: Accept = None,
     force: Force = False,
 ) -> None:
     """Write a report of a run as one HTML page: map, series, errors, router, physics, data.
 
     The page is read without a network. Without --obs the record is used that training kept beside the run. References
     are baselines that need no training. The forecast shown is that of --at, by default the last of the test.
+    Observations of a foreign network are refused unless --accept foreign-network insists.
 
     Example: stationpde report runs/w2k --obs mine.zarr -o report.html
     """
@@ -39,8 +41,9 @@ def report(
     target = check_page(output if output is not None else run / "report.html", force)
     loaded = load_run(run, checkpoint)
     view = build_run_view(
-        loaded, obs, at=at, windows=windows or None, against=names_in(against), dem=dem, progress=_note_scored
-    )
+        loaded, obs, at=at, windows=windows or None, against=names_in(against), dem=dem, progress=_note_scored,
+        accept=accept or (),
+    )  # fmt: skip
     for note in view.notes:
         console.note(note)
     page = write_page(view, target)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from fields.variables import STATE_VARIABLES, cf_attributes
 from fields.windows import Stations
 from stationpde import forecasting
 from stationpde.config import Config
-from stationpde.data import Observations, read_window
+from stationpde.data import Observations
 from stationpde.forecasting import write_forecast
 from stationpde.model import Coefficient, coefficients_of
 from stationpde.physics import STATE, clipped, to_observed
@@ -84,6 +84,7 @@ class StationPDE:
         horizon: int | None = None,
         max_age: str | int | None = None,
         options: IngestOptions | None = None,
+        accept: str | Iterable[str] = (),
     ) -> xr.Dataset:
         """Compute the forecast at stations.
 
@@ -95,22 +96,26 @@ class StationPDE:
         horizon : number of steps ahead; that of training by default
         max_age : greatest age of the latest observations, ``"3h"`` or seconds; older ones raise `StaleDataError`
         options : options for reading a table
+        accept : names of what is not refused: ``foreign-network``, ``thin-history``, ``beyond-horizon``, ``far-places``
 
         Returns
         -------
-        ``u, v`` [m/s], ``p`` [Pa], ``t`` [K], ``rh`` [1] over valid time and station, with flags ``known``, ``inside``
-        and ``present``, the coordinate ``lead`` [h], and the physics audit in ``attrs``
+        ``u, v`` [m/s], ``p`` [Pa], ``t`` [K], ``rh`` [1] over valid time and station, with flags ``known``, ``inside``,
+        ``present`` and ``requested``, the coordinate ``lead`` [h], and the physics audit and warnings in ``attrs``
         """
         age = parse_span(max_age) if isinstance(max_age, str) else max_age
-        return forecasting.forecast(
-            self._runs, observations, forecasting.ForecastRequest(at, stations, horizon, age, options=options)
+        request = forecasting.ForecastRequest(
+            at, stations, horizon, age, options=options, accept=tuple(forecasting.accepted_names(accept))
         )
+        return forecasting.forecast(self._runs, observations, request)
 
     def field(
         self, observations: Observations, at: Any = "latest", *, horizon: int | None = None,
-        options: IngestOptions | None = None,
+        options: IngestOptions | None = None, accept: str | Iterable[str] = (),
     ) -> xr.Dataset:  # fmt: skip
         """Compute the forecast on the grid of the first run's model, in agreement with that at the stations.
+
+        Parameters are those of `forecast`.
 
         Returns
         -------
@@ -118,11 +123,13 @@ class StationPDE:
         branch for each channel where the model has a router
         """
         run = self._runs[:1]
-        request = forecasting.ForecastRequest(at, horizon=horizon)
-        window = read_window(observations, forecasting.request_for(run, request), options)
-        model = run[0].model
-        model = model.at(forecasting.merge_stations(model.statistics.stations, window.stations))
-        output, _ = forecasting.run_model(model, window, horizon)
+        accepted = tuple(forecasting.accepted_names(accept))
+        request = forecasting.ForecastRequest(at, horizon=horizon, options=options, accept=accepted)
+        start = forecasting.start_of(run, observations, request)
+        window, model, gates = start.window, start.models[0], start.gates
+        output, present = forecasting.run_model(model, window, start.horizon)
+        checked = forecasting.audit_of(model, output, present, window)
+        forecasting.check_result(start, checked, run)
         with torch.inference_mode():
             maps = model.maps(output, torch.tensor([window.issue_time], device=output.state.device))
         grid, leads = model.region.grid, maps.shape[1]
@@ -149,7 +156,8 @@ class StationPDE:
             "alt": (("lat", "lon"), model.region.altitude, cf_attributes("alt")),
             **({"channel": ("channel", list(STATE))} if output.router is not None else {}),
         }
-        return xr.Dataset(variables, coords, {"Conventions": "CF-1.11", "runs": run[0].path.name})
+        origin = {"Conventions": "CF-1.11", "runs": run[0].path.name, **gates.attributes(), **checked.attributes()}
+        return xr.Dataset(variables, coords, origin)
 
     def physics(self) -> Mapping[str, Coefficient]:
         """Return the learned coefficients of the equations with their units, and the update factors."""

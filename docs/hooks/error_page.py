@@ -59,6 +59,11 @@ _FAMILIES = {
     "SPDE-D15": ("Windows, splits and statistics", "give a longer record, or shorter windows"),
     "SPDE-C": ("Configuration", "`stationpde config show` prints every key with its meaning"),
     "SPDE-R": ("Reports, pictures and the demo", "the message names what there is to choose from"),
+    "SPDE-T11": (
+        "Forecasts from what a run was not trained for",
+        "give observations of the network that the run was trained on, or insist with `--accept`: "
+        "[what is refused](forecasting.md#what-is-refused)",
+    ),
     "SPDE-T": ("Models, training and runs", "the message names the run and what to type"),
     "SPDE-P": (
         "Operators and systems",
@@ -193,7 +198,7 @@ def _account(call: ast.Call, classes: Classes, path: Path) -> tuple[str, str, in
         exit_code = _named_exit(classes, call.args[2])
     elif name in classes and _exit_of(classes, name) is not None:
         exit_code = _exit_of(classes, name)
-    elif name in ("error", "Problem", "problem"):
+    elif name in ("error", "Problem", "problem", "refuse"):
         # A problem of a report: raised as a damaged store by the manifest and as bad data elsewhere.
         exit_code = _exit_of(classes, "CorruptStoreError" if path.stem == "manifest" else "DataError")
     else:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from fields.checks.isolation import check_isolation, check_neighbour_altitudes
 from fields.checks.values import Subject
 from fields.constants import R_d, T_standard, g, lapse_standard
 from fields.derive import standard_pressure
 from fields.errors import Problem, ProblemReport
 from fields.times import to_seconds
 from fields.units import conversion
-from fields.variables import COORDINATES, PressureKind
+from fields.variables import COORDINATES, NUMERIC_SENTINELS, PressureKind
 
 __all__ = ["check_coordinates", "check_daily_cycle", "check_pressure_profile"]
 
@@ -38,6 +39,8 @@ _LARGEST_SHIFT = 4.0
 _CLOSE_PEAK, _FAR_PEAK = 1.3, 2.3
 _DAY = 86_400
 _EXCHANGE = "--exchange lat,lon"
+# Share of the stations whose altitudes may be slips of theirs.
+_FEW = 0.1
 
 
 def check_coordinates(lat: Array, lon: Array, alt: Array, subject: Subject) -> ProblemReport:
@@ -52,7 +55,11 @@ def check_coordinates(lat: Array, lon: Array, alt: Array, subject: Subject) -> P
                 where=subject.where(name, absent), do="complete the station list, or leave these stations out",
             )  # fmt: skip
     _check_position(report, lat, lon, subject)
+    if not {"SPDE-D013", "SPDE-D014"} & {problem.code for problem in report.errors}:
+        report.extend(check_isolation(lat, lon, subject))
     _check_altitude(report, alt, subject)
+    if not any(problem.code == "SPDE-D015" for problem in report):
+        report.extend(check_neighbour_altitudes(lat, lon, alt, subject))
     polar = np.abs(lat) > _HIGHEST_LATITUDE
     if polar.any() and not np.any(np.abs(lat) > 90.0):
         report.error(
@@ -101,20 +108,33 @@ def _check_position(report: ProblemReport, lat: Array, lon: Array, subject: Subj
 
 def _check_altitude(report: ProblemReport, alt: Array, subject: Subject) -> None:
     row = COORDINATES["alt"]
+    coded = np.isin(alt, [code for code in NUMERIC_SENTINELS if not row.hard[0] <= code <= row.hard[1]])
+    if coded.any():
+        drop = f"{subject.command} --drop {','.join(str(name) for name in subject.ids(coded)[:3])}"
+        subject.add(report, "alt", Problem(
+            "SPDE-D015", "altitudes are codes for missing ones", subject.where("alt", coded),
+            f"altitude {alt[coded][0]:.6g} m, allowed {row.hard[0]:g} to {row.hard[1]:g} m",
+            f"complete the station list, or leave out: {drop}",
+        ))  # fmt: skip
+        alt = np.where(coded, np.nan, alt)
     finite = alt[np.isfinite(alt)]
     if finite.size == 0:
         return
     outside = (alt < row.hard[0]) | (alt > row.hard[1])
     top, middle = float(np.percentile(finite, 99)), float(np.median(finite))
     if outside.any() or middle > row.typical[1] or top > row.tail[1]:
+        doubtful = outside | (alt > row.tail[1])
         feet = conversion("alt", "ft").to_si(finite)
         mended = row.hard[0] <= feet.min() and feet.max() <= row.hard[1]
+        # One odd altitude is that of a station, and no unit of all of them.
+        single = middle <= row.typical[1] and doubtful.sum() <= max(1, _FEW * finite.size)
+        do = f"{subject.command} --unit alt=ft" if mended else "mend the station list"
         subject.add(report, "alt", Problem(
             "SPDE-D015",
-            "altitudes look like ft but are declared m" if mended else "altitudes are out of range",
-            subject.where("alt", outside | (alt > row.tail[1])),
+            "altitudes look like ft but are declared m" if mended and not single else "altitudes are out of range",
+            subject.where("alt", doubtful),
             f"highest {finite.max():.6g} m, lowest {finite.min():.6g} m, allowed {row.hard[0]:g} to {row.hard[1]:g} m",
-            f"{subject.command} --unit alt=ft" if mended else "mend the station list",
+            f"mend the station list; if all are in feet: {do}" if mended and single else do,
         ))  # fmt: skip
 
 

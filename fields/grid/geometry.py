@@ -19,7 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from fields.constants import earth_radius
 from fields.errors import DataError
 
-__all__ = ["LARGEST_LATITUDE", "LocalMetric", "check_places", "middle_longitude", "unwrap_longitude"]
+__all__ = [
+    "LARGEST_LATITUDE", "LocalMetric", "check_places", "great_circle", "middle_longitude", "unwrap_longitude",
+]  # fmt: skip
 
 # Beyond it the rows of a latitude-longitude grid shrink faster than its cells resolve.
 LARGEST_LATITUDE = 85.0
@@ -42,6 +44,14 @@ def unwrap_longitude(lon: ArrayLike, middle: float) -> Array:
     """Return the same longitudes [degrees], written within half a turn of ``middle``."""
     degrees = np.asarray(lon, dtype=np.float64)
     return middle + np.mod(degrees - middle + 180.0, 360.0) - 180.0
+
+
+def great_circle(lat: ArrayLike, lon: ArrayLike, other_lat: ArrayLike, other_lon: ArrayLike) -> Array:
+    """Return the distance of places [degrees] along the globe, metres; for far places, which no region holds."""
+    phi, other_phi = np.radians(lat), np.radians(other_lat)
+    half_turn = np.radians(np.asarray(other_lon, np.float64) - np.asarray(lon, np.float64)) / 2.0
+    chord = np.sin((other_phi - phi) / 2.0) ** 2 + np.cos(phi) * np.cos(other_phi) * np.sin(half_turn) ** 2
+    return np.asarray(2.0 * earth_radius * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0))), np.float64)
 
 
 def check_places(lat: ArrayLike, lon: ArrayLike, what: str = "stations") -> None:

@@ -15,7 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from fields.constants import earth_radius
 from fields.errors import UsageError
-from fields.grid.geometry import LARGEST_LATITUDE, LocalMetric, check_places, middle_longitude, unwrap_longitude
+from fields.grid.geometry import (
+    LARGEST_LATITUDE,
+    LocalMetric,
+    check_places,
+    great_circle,
+    middle_longitude,
+    unwrap_longitude,
+)
 
 __all__ = ["GridSpec"]
 
@@ -159,6 +166,13 @@ class GridSpec:
         slack = 1e-6
         inside = (row >= -slack) & (row <= self.height - 1 + slack)
         return inside & (column >= -slack) & (column <= self.width - 1 + slack)
+
+    def metres_outside(self, lat: ArrayLike, lon: ArrayLike) -> Array:
+        """Return how far places [degrees] lie from the nearest place of the region, metres; 0 inside it."""
+        lat = np.asarray(lat, dtype=np.float64)
+        lon = unwrap_longitude(lon, (self.west + self.east) / 2.0)
+        nearest = np.clip(lat, self.south, self.north), np.clip(lon, self.west, self.east)
+        return great_circle(lat, lon, *nearest)
 
     def to_dict(self) -> dict[str, Any]:
         """Return border and size for JSON and store attributes."""

@@ -32,6 +32,7 @@ from fields.errors import (
 from fields.ingest.compose import Plan, compose, flags_of, plan_for, substitutes_of
 from fields.ingest.gate import UnitGate
 from fields.ingest.survey import Survey, survey
+from fields.places import Places
 from fields.progress import Tracker, Watcher
 from fields.readers import (
     Command,
@@ -74,6 +75,7 @@ class IngestOptions:
     ``missing`` names substitutes (``{"p": "standard-atmosphere"}``); ``trust`` variables whose values are vouched for;
     ``accept`` what an ingest else asks about (`ACCEPTABLE`); ``max_missing`` the share of the training period (the
     first ``training`` of the record) that a station may lack.
+    ``places`` are those of stations that a model was trained on: they stand in for positions that the source lacks.
     """
 
     read: ReadOptions = field(default_factory=ReadOptions)
@@ -85,6 +87,8 @@ class IngestOptions:
     max_missing: float | None = None
     training: float = TRAINING
     force: bool = False
+    # Not part of what a store is recognised by: only a store for one forecast is made with it.
+    places: Places | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.accept) - set(ACCEPTABLE))
@@ -187,7 +191,7 @@ class _Ingest:
         rows = block_rows(len(source.network), source.axis.count)
         surveyed = survey(source, rows=rows, training=self.options.training, command=typed, trust=self.options.trust,
                           accept=self.options.accept, is_step_declared=self.options.read.step is not None,
-                          progress=self.tracker)  # fmt: skip
+                          progress=self.tracker, places=self.options.places)  # fmt: skip
         report.extend(self._with_commands(surveyed))
         stations = self._usable_stations(surveyed, report)
         self._refuse(report)

@@ -67,9 +67,26 @@ def positions_of(source: Source) -> Places:
     return Places(tuple(network.ids), *columns)
 
 
+def _completed(positions: Places, others: Places, report: ProblemReport, label: str) -> Places:
+    """Return the positions with those of stations of the same name in ``others`` where one is missing."""
+    row = {name: i for i, name in enumerate(others.id)}
+    rows = np.array([row.get(name, -1) for name in positions.id])
+    columns = {}
+    for name in ("lat", "lon", "alt"):
+        values = np.array(getattr(positions, name))
+        lost = ~np.isfinite(values) & (rows >= 0)
+        values[lost] = getattr(others, name)[rows[lost]]
+        columns[name] = values
+        if lost.any():
+            ids = [positions.id[i] for i in np.flatnonzero(lost)]
+            report.notice("SPDE-D008", f"no {name} is given for {', '.join(ids[:3])}: that of training is kept",
+                          where=locate(label, name, stations=ids, out_of=len(positions)))  # fmt: skip
+    return Places(positions.id, **columns)
+
+
 def survey(
     source: Source, *, rows: int, training: float, command: str, trust: Collection[str], progress: Progress,
-    accept: Collection[str] = (), is_step_declared: bool = False,
+    accept: Collection[str] = (), is_step_declared: bool = False, places: Places | None = None,
 ) -> Survey:  # fmt: skip
     """Read a source once, check its values and count what each station reports.
 
@@ -82,6 +99,7 @@ def survey(
     progress : called after every block
     accept : what the user accepts, see `fields.ingest.ACCEPTABLE`
     is_step_declared : whether the user names the step of the axis, and is not told of a better one
+    places : of stations that a model was trained on, for positions that the source lacks
     """
     gate = UnitGate(dict(source.units), list(source.network.ids), source.label, command, trust)
     count = source.axis.count
@@ -104,8 +122,9 @@ def survey(
         for phase in range(min(_PHASES, stop - start)):
             by_phase[(start + phase) % _PHASES] += reporting[phase::_PHASES].sum(axis=0)
         progress("check", stop, count, "steps")
-    positions = positions_of(source)
-    report = ProblemReport()
+    report, positions = ProblemReport(), positions_of(source)
+    if places is not None:
+        positions = _completed(positions, places, report, source.label)
     report.extend(source.findings())
     report.extend(gate.report(positions.lat, positions.lon, positions.alt, pressure_kind=_pressure_kind(source)))
     result = Survey(report, positions, counts, early, count, border)

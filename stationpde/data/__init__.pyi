@@ -3,6 +3,7 @@ from .datasets import load_series as load_series
 from .datasets import series_of as series_of
 from .error_sums import ErrorSums as ErrorSums
 from .error_sums import persistence as persistence
+from .history_coverage import HistoryCoverage as HistoryCoverage
 from .history_window import HistoryWindow as HistoryWindow
 from .history_window import WindowRequest as WindowRequest
 from .history_window import read_window as read_window

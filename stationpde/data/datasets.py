@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from fields.errors import ProblemReport
 from fields.ingest import IngestOptions
 from fields.progress import Watcher
-from fields.windows import Split, StationSeries
+from fields.windows import Split, Stations, StationSeries
 from stationpde.data.opening import DATASETS, Observations, OpenObservations, demo_network, open_observations
 from stationpde.data.quality import Quality, mask_by_quality
 
@@ -54,6 +54,7 @@ def load_series(
     report: ProblemReport | None = None,
     command: str = "train",
     quality: Quality | None = None,
+    trained: Stations | None = None,
 ) -> StationSeries:
     """Load the record of a network into memory, at the model's cadence.
 
@@ -68,6 +69,7 @@ def load_series(
     report : receives the notices of reading, and the stations that were left out.
     command : the subcommand that advice in messages is written for.
     quality : which quality flags count; None takes the setting ``data.quality``.
+    trained : stations of a run, whose places stand in for those that the record lacks.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def load_series(
     """
     with open_observations(
         dataset, data_path, options=options, stand_ins=settings.missing, quality=quality or settings.quality,
-        cache=cache, watcher=watcher, report=report, command=command,
+        cache=cache, watcher=watcher, report=report, command=command, trained=trained,
     ) as opened:  # fmt: skip
         return series_of(opened, settings, report)
 

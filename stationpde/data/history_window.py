@@ -21,6 +21,7 @@ from fields.ingest import IngestOptions
 from fields.times import format_duration, format_span, format_time, parse_time, utc_seconds
 from fields.variables import STATE_VARIABLES, PressureKind, variable
 from fields.windows import Stations, rows_at_cadence
+from stationpde.data.history_coverage import HistoryCoverage, reporting_step
 from stationpde.data.opening import Observations, open_observations
 from stationpde.data.quality import Quality
 from stationpde.errors import StaleDataError
@@ -48,6 +49,24 @@ class HistoryWindow:
     """Number of values outside the physical range, which are treated as missing."""
     quality: Quality = "full"
     """Which quality flags count."""
+    reporting_step: int | None = None
+    """Step [s] at which the stations report in the window; None where none of them reports twice."""
+    label: str | None = None
+    """Name of the observations in messages."""
+    notes: tuple[str, ...] = ()
+    """Sentences on places that were completed by those of training."""
+
+    def coverage(self, steps: int, network: Stations) -> HistoryCoverage:
+        """Count what was observed in the last ``steps`` of the history, also as a share of a trained network."""
+        row = {name: i for i, name in enumerate(self.stations.id)}
+        rows = np.array([row.get(name, -1) for name in network.id])
+        return HistoryCoverage.of(self.values[-steps:], self.reference, rows)
+
+    @property
+    def reporting(self) -> Array:
+        """Which stations report anything in the window."""
+        observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in self.reference]
+        return np.asarray(np.isfinite(self.values[..., observed]).any(axis=(0, 2)))
 
     @property
     def present(self) -> Array:
@@ -70,6 +89,7 @@ class WindowRequest:
     now : present time (s since 1970, UTC); None reads the clock.
     missing : substitutes for variables that are not observed, as the model was trained with.
     quality : which quality flags count, as the model was trained with.
+    trained : stations of training, whose places stand in for those that the observations lack.
     """
 
     step: int
@@ -80,6 +100,7 @@ class WindowRequest:
     now: int | None = None
     missing: Mapping[Any, str] | None = None
     quality: Quality = "full"
+    trained: Stations | None = None
 
     @classmethod
     def parse_at(cls, text: Any) -> int | None:
@@ -114,11 +135,11 @@ def read_window(
     read = _read_until_now(options or IngestOptions(), request)
     with open_observations(
         observations, options=read, stand_ins=request.missing, quality=request.quality, report=report,
-        command="forecast",
+        command="forecast", trained=request.trained,
     ) as opened:  # fmt: skip
         for problem in report.warnings:
             log.warning("%s: %s   %s", problem.code, problem.what, problem.where)
-        return _window_of(opened.dataset, request, opened.label)
+        return replace(_window_of(opened.dataset, request, opened.label), label=opened.label, notes=opened.notes)
 
 
 def _read_until_now(options: IngestOptions, request: WindowRequest) -> IngestOptions:
@@ -151,7 +172,9 @@ def _window_of(ds: xr.Dataset, request: WindowRequest, label: str | None) -> His
     values = np.full((request.history, len(stations), len(STATE_VARIABLES)), np.nan, np.float32)
     values[is_recorded] = _state(ds, rows[is_recorded])
     values, rejected = _without_impossible(values, label)
-    return HistoryWindow(values, stations, issue, _stand_ins(ds), rejected, request.quality)
+    every = np.flatnonzero((seconds >= first) & (seconds <= issue))
+    step = reporting_step(seconds[every], _reports(ds, every))
+    return HistoryWindow(values, stations, issue, _stand_ins(ds), rejected, request.quality, step)
 
 
 def _stand_ins(ds: xr.Dataset) -> tuple[str, ...]:
@@ -211,7 +234,10 @@ def _issue_time(ds: xr.Dataset, seconds: Array, request: WindowRequest, label: s
             do="check the clock of this machine and that of the data (--time-zone), or give the time: --at TIME",
         )  # fmt: skip
     if latest is None:
-        raise DataError("no station reports anything at any time", code="SPDE-T092", where=label)
+        raise DataError(
+            f"no station reports at any step of the model, which are {format_span(request.step)} apart",
+            code="SPDE-T092", where=label, do="give a record with observations at these times",
+        )  # fmt: skip
     issue = int(seconds[latest])
     if request.max_age is not None:
         reference = at if at is not None else (request.now if request.now is not None else int(clock.time()))
@@ -238,8 +264,13 @@ def _reports_after(ds: xr.Dataset, seconds: Array, end: int) -> str:
 
 def _reporting(ds: xr.Dataset, rows: Array) -> Iterator[int]:
     """Yield the rows at which a station reports, the latest first."""
-    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in _stand_ins(ds)]
     for stop in range(len(rows), 0, -_BLOCK):
         block = rows[max(0, stop - _BLOCK) : stop]
-        seen = np.isfinite(_state(ds, block)[..., observed]).any(axis=(1, 2))
+        seen = _reports(ds, block).any(axis=1)
         yield from block[seen][::-1].tolist()
+
+
+def _reports(ds: xr.Dataset, rows: Array) -> Array:
+    """Return which stations report anything at some rows, ``[row, station]``."""
+    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in _stand_ins(ds)]
+    return np.asarray(np.isfinite(_state(ds, rows)[..., observed]).any(axis=2))

@@ -28,8 +28,9 @@ from fields.readers import download_guide, identity_of
 from fields.store import DataCard, data_card
 from fields.times import with_utc_times
 from fields.variables import STATE_VARIABLES, PressureKind, cf_attributes
-from fields.windows import with_state_variables
+from fields.windows import Stations, with_state_variables
 from stationpde.data.quality import Quality, mask_by_quality
+from stationpde.data.trained_places import complete_places
 
 __all__ = ["DATASETS", "Observations", "OpenObservations", "demo_network", "open_observations"]
 
@@ -37,6 +38,7 @@ Observations = str | Path | xr.Dataset
 DATASETS = ("weather2k", "meteonet", "demo")
 _STORE, _ORIGIN = "data.zarr", "data.origin.json"
 _LENGTH_UNKNOWN = "SPDE-D142"
+_PLACE_COMPLETED = "SPDE-D008"
 # Stands where a typed name would, for a dataset that was given as an object.
 _IN_MEMORY = "<dataset>"
 # How a command is told where observations lie, for advice that can be typed.
@@ -63,12 +65,14 @@ class OpenObservations:
     label : name of the source in messages; None for a dataset in memory that names none.
     quality : which flags count.
     store : store that the values are read from; None for a dataset in memory and for ``demo``.
+    notes : sentences on places that were completed by those of training.
     """
 
     dataset: xr.Dataset
     label: str | None
     quality: Quality
     store: Path | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def is_synthetic(self) -> bool:
@@ -94,6 +98,7 @@ def open_observations(
     watcher: Watcher | None = None,
     report: ProblemReport | None = None,
     command: str = "forecast",
+    trained: Stations | None = None,
 ) -> Iterator[OpenObservations]:
     """Open observations as a dataset in SI with all state variables, for as long as the context lasts.
 
@@ -110,6 +115,7 @@ def open_observations(
     watcher : callback for the progress of reading.
     report : receives the notices of reading.
     command : the subcommand that advice in messages is written for.
+    trained : stations of a run, whose places stand in for those that the observations lack.
 
     Raises
     ------
@@ -120,8 +126,8 @@ def open_observations(
     """
     chosen = options or IngestOptions()
     substitutes = {str(name): what for name, what in (stand_ins or {}).items()}
-    chosen = replace(chosen, missing={**substitutes, **chosen.missing})
-    opened_store: Path | None = None
+    chosen = replace(chosen, missing={**substitutes, **chosen.missing}, places=trained)
+    findings, opened_store = ProblemReport() if report is None else report, None
     with ExitStack() as stack:
         if isinstance(source, xr.Dataset):
             source = with_utc_times(source)
@@ -136,13 +142,15 @@ def open_observations(
                 chosen = replace(chosen, reader=chosen.reader or name)
             opened_store = files
             if not store.is_store(files):
-                ingest = _Ingest(name, files, chosen, watcher, ProblemReport() if report is None else report, command)
+                ingest = _Ingest(name, files, chosen, watcher, findings, command)
                 opened_store = ingest.into_cache(Path(cache)) if cache is not None else ingest.into_scratch(stack)
             raw = store.open_store(opened_store, masked=False)
         if raw.sizes.get("station", 0) == 0 or raw.sizes.get("time", 0) == 0:
             raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
+        raw, notes = (raw, ()) if trained is None else complete_places(raw, trained)
+        notes += tuple(problem.what for problem in findings.notices if problem.code == _PLACE_COMPLETED)
         ds = with_state_variables(mask_by_quality(raw, quality), _substitutes(raw, chosen.missing))
-        yield OpenObservations(ds, label or None, quality, opened_store)
+        yield OpenObservations(ds, label or None, quality, opened_store, notes)
 
 
 def demo_network(stations: int = 64, days: int = 90, seed: int = 0) -> xr.Dataset:

@@ -27,6 +27,7 @@ from stationpde.evaluation.metrics import (
 )
 from stationpde.evaluation.scoring import score, thinned, windows_to_score
 from stationpde.evaluation.significance import compare_days
+from stationpde.forecasting import Gates, check_sample, model_for_record
 from stationpde.model import ModelLearner
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class EvaluationRequest:
     stride, windows : one window in ``stride`` is scored, and of those at most ``windows``, evenly spaced.
     cap : CPU seconds of each reference that learns; None without a limit.
     quality : quality flags that count in the record; None for the run's own setting ``data.quality``.
+    accept : names of what is not refused, see `stationpde.forecasting.acceptance`.
     """
 
     against: tuple[str, ...] = ("persistence",)
@@ -58,6 +60,7 @@ class EvaluationRequest:
     windows: int | None = None
     cap: float | None = 900.0
     quality: Quality | None = None
+    accept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.by if name not in GROUPS]
@@ -75,17 +78,25 @@ def evaluate_run(
     Returns
     -------
     ``scores`` by model and variable, ``by`` group, and ``compared`` with each reference
+
+    Raises
+    ------
+    DataError
+        If the record is of a foreign network, and that was not accepted.
     """
     config = run.model.config
+    gates = Gates(request.accept)
+    model = model_for_record(run, series, gates)
     if request.quality is not None:
         config = config.with_overrides([f"data.quality={request.quality}"])
     source = WindowSource.of(series, config)
     starts = thinned(windows_to_score(source, request.stride), request.windows)
     blind = without_test(source)
-    forecasters: dict[str, Predictor] = {"run": ModelLearner(run.model)}
+    forecasters: dict[str, Predictor] = {"run": ModelLearner(model)}
     for name in request.against:
         forecasters[name] = _reference(name, config, blind, run.path, request, watcher)
     sample = starts[np.linspace(0, len(starts) - 1, min(4, len(starts))).astype(int)]
+    check_sample(gates, model, source.batch(sample))
     sums: dict[str, ErrorAccumulator] = {}
     for name, forecaster in forecasters.items():
         require_blind(forecaster, source.batch(sample), name)
@@ -94,6 +105,8 @@ def evaluate_run(
         "run": str(run.path),
         **{key: value for key, value in run.about().items() if key != "run"},
         "quality": config.data.quality,
+        "accepted": gates.accepted,
+        "warnings": gates.warnings,
         "data": {k: v for k, v in data_facts(source, series_name(run), starts).items() if k != "altitude_m"},
         "scores": _scores(sums, station_scales(series, source.windows.split)),
         "by": {group: _grouped(sums, group, series, request) for group in request.by},

@@ -13,9 +13,14 @@ import torch
 from stationpde.physics import PRESSURE_RANGE, RH, TEMPERATURE_RANGE, THETA, WIND, P, Q, T
 
 if TYPE_CHECKING:
+    from stationpde.data import HistoryCoverage
     from stationpde.model import Forecast, StationPDEModel
 
-__all__ = ["Audit", "audit", "combined"]
+__all__ = ["Audit", "audit", "clamped_share", "combined"]
+
+
+# Figures of which the smallest is the worst.
+_LEAST = ("courant_limit", "rh_low", "network_present", "history_present", "history_values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,9 @@ class Audit:
     present, stations, unknown, outside : number of stations that report, that are forecast, that were not in
         training, and that lie outside the grid
     rejected : number of observed values outside the physical range, treated as missing
+    history_present : share of the history that was observed, of the stations that report at the issue time
+    history_values : share of the history that was observed, of the whole trained network
+    moments : number of moments in the history
     """
 
     courant: float
@@ -55,6 +63,9 @@ class Audit:
     unknown: int
     outside: int
     rejected: int = 0
+    history_present: float = 1.0
+    history_values: float = 1.0
+    moments: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures by name, for machines."""
@@ -72,21 +83,23 @@ class Audit:
             f"humidity        RH {100 * self.rh_low:.1f} to {100 * self.rh_high:.1f} % before clipping "
             f"({self.rh_clipped:.1%} clipped), q >= 0 in {1 - self.q_negative:.1%}",
             f"clamped         {self.clamped:.1%} of temperatures and pressures",
+            f"history         {self.history_present:.0%} of {self.moments} moments observed where stations report now, "
+            f"{self.history_values:.0%} of the trained network's",
             f"network         {self.network_present:.0%} of the trained stations report; "
             f"{self.stations} forecast, {self.unknown} new, {self.outside} outside the grid"
             + (f", {self.rejected} impossible values dropped" if self.rejected else ""),
         ]
 
 
-def audit(model: StationPDEModel, forecast: Forecast, present: np.ndarray[Any, Any], rejected: int = 0) -> Audit:
-    """Audit a forecast of one window that was made with ``keep_fields``."""
+def audit(
+    model: StationPDEModel, forecast: Forecast, present: np.ndarray[Any, Any], rejected: int, coverage: HistoryCoverage
+) -> Audit:
+    """Audit a forecast of one window that was made with ``keep_fields``, from a history of some coverage."""
     assert forecast.fields is not None
     observed, state, fields = forecast.observed, forecast.state, forecast.fields
     humidity, q = observed[..., RH], state[..., Q]
     is_trained = model.sites.number.cpu().numpy() >= 0
-    theta, p = state[..., THETA], state[..., P]
-    temperature = torch.as_tensor(observed[..., T])
-    beyond = _outside(temperature, TEMPERATURE_RANGE, closed=True) | _outside(p, PRESSURE_RANGE)
+    theta = state[..., THETA]
     courant, limit, limited = _courant(model, fields)
     return Audit(
         courant=courant,
@@ -97,7 +110,7 @@ def audit(model: StationPDEModel, forecast: Forecast, present: np.ndarray[Any, A
         rh_clipped=_share((humidity < 0.0) | (humidity > 1.0)),
         q_negative=_share(q < 0.0),
         q_negative_field=_share(fields[:, :, Q] < 0.0),
-        clamped=_share(beyond),
+        clamped=clamped_share(forecast),
         finite=bool(torch.isfinite(observed).all() and torch.isfinite(theta).all() and torch.isfinite(fields).all()),
         network_present=float(np.count_nonzero(present & is_trained)) / max(1, len(model.statistics.stations)),
         present=int(np.count_nonzero(present)),
@@ -105,7 +118,16 @@ def audit(model: StationPDEModel, forecast: Forecast, present: np.ndarray[Any, A
         unknown=int(np.count_nonzero(~is_trained)),
         outside=int((~model.sites.inside).sum()),
         rejected=rejected,
+        history_present=coverage.present,
+        history_values=coverage.values,
+        moments=coverage.moments,
     )
+
+
+def clamped_share(forecast: Forecast) -> float:
+    """Return the share of temperatures and pressures outside what Ψ accepts."""
+    temperature, p = forecast.observed[..., T], forecast.state[..., P]
+    return _share(_outside(temperature, TEMPERATURE_RANGE, closed=True) | _outside(p, PRESSURE_RANGE))
 
 
 def combined(audits: Sequence[Audit]) -> Audit:
@@ -115,11 +137,11 @@ def combined(audits: Sequence[Audit]) -> Audit:
         name: max(getattr(a, name) for a in audits)
         for name in ("courant", "wind_limited", "rh_high", "rh_clipped", "q_negative", "q_negative_field", "clamped")
     }
-    least = {name: min(getattr(a, name) for a in audits) for name in ("courant_limit", "rh_low", "network_present")}
+    least = {name: min(getattr(a, name) for a in audits) for name in _LEAST}
     unknown, outside = (max(getattr(a, name) for a in audits) for name in ("unknown", "outside"))
     return Audit(
         **worst, **least, finite=all(a.finite for a in audits), present=first.present, stations=first.stations,
-        unknown=unknown, outside=outside, rejected=first.rejected,
+        unknown=unknown, outside=outside, rejected=first.rejected, moments=max(a.moments for a in audits),
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Forecasts as datasets: one run or a seed ensemble, at the stations that report, those of training, and new ones.
 
 Every station of training is forecast, reporting or not, at its present place. Further stations of the observations or
-of the request are new to the model: their forecast is read from the field.
+of the request are new to the model: their forecast is read from the field. Before a model runs, the observations pass
+the gates (`stationpde.forecasting.gates`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 import xarray as xr
 
 import stationpde
-from fields.errors import DataError, printable
+from fields.errors import DataError, locate, printable
 from fields.grid import check_places
 from fields.ingest import IngestOptions
 from fields.lift import read_points
@@ -26,13 +27,26 @@ from fields.windows import Stations
 from stationpde.data import HistoryWindow, Observations, WindowRequest, describe_quality, read_window
 from stationpde.errors import TrainingDivergedError, UsageError
 from stationpde.forecasting.audit import Audit, audit, combined
+from stationpde.forecasting.gates import (
+    Gates,
+    check_cadence,
+    check_clamped,
+    check_history,
+    check_horizon,
+    check_network,
+    check_requested,
+    check_values,
+)
 from stationpde.physics import clipped
 
 if TYPE_CHECKING:
     from stationpde.model import Forecast, StationPDEModel
     from stationpde.runs import LoadedRun
 
-__all__ = ["ForecastRequest", "forecast", "merge_stations", "read_stations", "request_for", "run_model"]
+__all__ = [
+    "ForecastRequest", "ForecastStart", "audit_of", "check_result", "forecast", "merge_stations", "read_stations",
+    "request_for", "run_model", "start_of", "with_altitudes",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -49,6 +63,7 @@ class ForecastRequest:
     max_age : largest age of the latest report [s]; None sets no limit.
     now : present time (s since 1970, UTC); None reads the clock.
     options : how raw files are read.
+    accept : names of what is not refused, see `stationpde.forecasting.acceptance`.
     """
 
     at: Any = "latest"
@@ -57,6 +72,21 @@ class ForecastRequest:
     max_age: int | None = None
     now: int | None = None
     options: IngestOptions | None = None
+    accept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForecastStart:
+    """What forecasts start from, past the gates.
+
+    ``models`` stand at the ``reporters`` first stations, which may report, and at the requested places after them.
+    """
+
+    window: HistoryWindow
+    models: list[StationPDEModel]
+    reporters: int
+    horizon: int
+    gates: Gates
 
 
 def forecast(
@@ -79,29 +109,75 @@ def forecast(
     Raises
     ------
     DataError, StaleDataError
-        If there is nothing to start from.
+        If there is nothing to start from, or a gate refuses it.
+    UsageError
+        If the horizon is longer than that of training, and that was not accepted.
     TrainingDivergedError
         If a number of the forecast is not finite.
     """
-    window = read_window(observations, request_for(runs, request), request.options)
-    trained, places = runs[0].model.statistics.stations, read_stations(request.stations)
-    reporters = len(merge_stations(trained, window.stations))
-    stations = merge_stations(trained, window.stations, places)
-    horizon = min(run.model.config.data.horizon for run in runs)
-    if request.horizon is not None:
-        horizon = request.horizon
-    models = [run.model.at(with_altitudes(run.model, stations), reporters) for run in runs]
+    start = start_of(runs, observations, request)
+    window, models = start.window, start.models
     members, audits = [], []
     for model in models:
-        output, present = run_model(model, window, horizon)
-        audits.append(audit(model, output, present, window.rejected))
+        output, present = run_model(model, window, start.horizon)
+        audits.append(audit_of(model, output, present, window))
         members.append(clipped(output.observed)[0].double().cpu().numpy())
-    if not all(a.finite for a in audits):
+    checked = combined(audits)
+    check_result(start, checked, runs)
+    return _dataset(np.stack(members), start, present, checked, runs)
+
+
+def start_of(runs: Sequence[LoadedRun], observations: Observations, request: ForecastRequest) -> ForecastStart:
+    """Read the history, hold it against what every run was trained on, and place the models at the stations.
+
+    Raises
+    ------
+    DataError, StaleDataError
+        If there is nothing to start from, or a gate refuses it.
+    UsageError
+        If the horizon is longer than that of training.
+    """
+    gates = Gates(request.accept)
+    trained_horizon = min(run.model.config.data.horizon for run in runs)
+    check_horizon(gates, request.horizon, trained_horizon)
+    places = read_stations(request.stations)
+    window = read_window(observations, request_for(runs, request), request.options)
+    for note in window.notes:
+        gates.warn(note)
+    for run in runs:
+        gates.label = locate(window.label, run.path.name if len(runs) > 1 else "")
+        _check_window(gates, run.model, window)
+        check_requested(gates, run.model.statistics.stations, run.model.region, places)
+    gates.close()
+    trained = runs[0].model.statistics.stations
+    reporters = len(merge_stations(trained, window.stations))
+    stations = merge_stations(trained, window.stations, places)
+    models = [run.model.at(with_altitudes(run.model, stations), reporters) for run in runs]
+    horizon = trained_horizon if request.horizon is None else request.horizon
+    return ForecastStart(window, models, reporters, horizon, gates)
+
+
+def check_result(start: ForecastStart, checked: Audit, runs: Sequence[LoadedRun]) -> None:
+    """Refuse a forecast that is not finite, or much of which no air has."""
+    if not checked.finite:
         raise TrainingDivergedError(
-            f"the forecast from {format_time(window.issue_time)} is not finite", code="SPDE-T093",
+            f"the forecast from {format_time(start.window.issue_time)} is not finite", code="SPDE-T093",
             where=str(runs[0].path), do="stationpde run verify; train again with a smaller --set train.lr",
         )  # fmt: skip
-    return _dataset(np.stack(members), models[0], present, window, combined(audits), runs)
+    check_clamped(start.gates, checked.clamped)
+    start.gates.close()
+
+
+def _check_window(gates: Gates, model: StationPDEModel, window: HistoryWindow) -> None:
+    """Hold a history against what a model was trained on."""
+    statistics, data = model.statistics, model.config.data
+    reporting = window.reporting
+    observed, values = window.stations.take(reporting), window.values[-data.history :, reporting]
+    times = window.issue_time + data.step_seconds * np.arange(1 - data.history, 1)
+    check_network(gates, statistics.stations, model.region, observed, window.present[reporting])
+    check_cadence(gates, window.reporting_step, data.step_seconds)
+    check_history(gates, window.coverage(data.history, statistics.stations), data.step_seconds)
+    check_values(gates, statistics, observed, values, times, window.reference)
 
 
 def request_for(runs: Sequence[LoadedRun], request: ForecastRequest) -> WindowRequest:
@@ -110,7 +186,7 @@ def request_for(runs: Sequence[LoadedRun], request: ForecastRequest) -> WindowRe
     Raises
     ------
     UsageError
-        If the runs differ in their step, or in the quality flags that count.
+        If the runs differ in their step, in the quality flags that count, or in what stands in for observations.
     """
     first = runs[0].model.config.data
     steps = {run.model.config.data.step_seconds for run in runs}
@@ -125,6 +201,13 @@ def request_for(runs: Sequence[LoadedRun], request: ForecastRequest) -> WindowRe
             f"the runs have different settings of data.quality: {', '.join(sorted(qualities))}", code="SPDE-T094",
             do="give runs that differ in their seed",
         )  # fmt: skip
+    substitutes = {tuple(sorted(run.model.config.data.missing.items())) for run in runs}
+    if len(substitutes) > 1:
+        named = (", ".join(f"{k}={v}" for k, v in chosen) or "none" for chosen in sorted(substitutes))
+        raise UsageError(
+            f"the runs have different settings of data.missing: {'; '.join(named)}", code="SPDE-T094",
+            do="give runs that differ in their seed",
+        )  # fmt: skip
     return WindowRequest(
         first.step_seconds,
         max(run.model.config.data.history for run in runs),
@@ -134,6 +217,7 @@ def request_for(runs: Sequence[LoadedRun], request: ForecastRequest) -> WindowRe
         now=request.now,
         missing=first.missing,
         quality=first.quality,
+        trained=runs[0].model.statistics.stations,
     )
 
 
@@ -154,11 +238,19 @@ def run_model(model: StationPDEModel, window: HistoryWindow, horizon: int | None
     return model(history, issue, horizon, keep_fields=True), present
 
 
+def audit_of(model: StationPDEModel, output: Forecast, present: Array, window: HistoryWindow) -> Audit:
+    """Audit a forecast that `run_model` computed from a history."""
+    coverage = window.coverage(model.config.data.history, model.statistics.stations)
+    return audit(model, output, present, window.rejected, coverage)
+
+
 def merge_stations(trained: Stations, observed: Stations, requested: Stations | None = None) -> Stations:
     """Merge the stations of training, at their present places, with further observed and further requested ones."""
     table = {name: (trained.lat[i], trained.lon[i], trained.alt[i]) for i, name in enumerate(trained.id)}
     for i, name in enumerate(observed.id):
-        table[name] = (observed.lat[i], observed.lon[i], observed.alt[i])
+        now = (observed.lat[i], observed.lon[i], observed.alt[i])
+        # What is not observed of a trained station's place is as it was in training.
+        table[name] = tuple(np.where(np.isnan(now), table.get(name, now), now).tolist())
     for i, name in enumerate(requested.id if requested is not None else ()):
         assert requested is not None
         place = (requested.lat[i], requested.lon[i], requested.alt[i])
@@ -212,10 +304,10 @@ def with_altitudes(model: StationPDEModel, stations: Stations) -> Stations:
 
 
 def _dataset(
-    members: Array, model: StationPDEModel, present: Array, window: HistoryWindow, checked: Audit,
-    runs: Sequence[LoadedRun],
-) -> xr.Dataset:  # fmt: skip
+    members: Array, start: ForecastStart, present: Array, checked: Audit, runs: Sequence[LoadedRun]
+) -> xr.Dataset:
     """Make a dataset of ``members`` ``[member, lead, station, variable]``: mean, spread, flags and origin."""
+    model, window = start.models[0], start.window
     count, leads, _, _ = members.shape
     coords = _coordinates(model, window.issue_time, leads)
     mean = members.mean(axis=0)
@@ -233,10 +325,11 @@ def _dataset(
         ("known", is_trained, "new trained"),
         ("inside", model.sites.inside.cpu().numpy(), "outside_the_grid inside_the_grid"),
         ("present", present, "silent_at_issue reporting_at_issue"),
+        ("requested", np.arange(len(present)) >= start.reporters, "of_the_network requested_place"),
     ):
         about_flag = {"long_name": words.split()[1].replace("_", " "), "flag_meanings": words}
         variables[name] = ("station", flags.astype(np.int8), {**about_flag, "flag_values": np.array([0, 1], np.int8)})
-    return xr.Dataset(variables, coords, _attributes(window, checked, runs, leads))
+    return xr.Dataset(variables, coords, _attributes(start, checked, runs, leads))
 
 
 def _coordinates(model: StationPDEModel, issue_time: int, leads: int) -> dict[str, Any]:
@@ -259,8 +352,8 @@ def _coordinates(model: StationPDEModel, issue_time: int, leads: int) -> dict[st
     }
 
 
-def _attributes(window: HistoryWindow, checked: Audit, runs: Sequence[LoadedRun], leads: int) -> dict[str, Any]:
-    first = runs[0].about()
+def _attributes(start: ForecastStart, checked: Audit, runs: Sequence[LoadedRun], leads: int) -> dict[str, Any]:
+    first, window = runs[0].about(), start.window
     return {
         "Conventions": "CF-1.11",
         "featureType": "timeSeries",
@@ -271,5 +364,7 @@ def _attributes(window: HistoryWindow, checked: Audit, runs: Sequence[LoadedRun]
         "members": len(runs),
         "quality": describe_quality(window.quality),
         "network_present": checked.network_present,
+        "history_present": checked.history_present,
+        **start.gates.attributes(),
         **checked.attributes(),
     }

@@ -13,7 +13,7 @@ from fields.errors import DataError
 from fields.times import format_span, format_time
 from fields.variables import STATE_VARIABLES, to_display
 from fields.windows import Stations, StationSeries
-from stationpde.data import WindowRequest
+from stationpde.data import HistoryCoverage, WindowRequest
 from stationpde.forecasting.audit import Audit, audit
 from stationpde.physics import clipped, to_observed, to_state
 
@@ -111,7 +111,8 @@ def moment_of(model: StationPDEModel, series: StationSeries, step: int, horizon:
         issue, times, data.history, series.stations,
         tuple((series.step_seconds * np.arange(1, ahead + 1) / 3600.0).tolist()),
         observed=_shown(values), forecast=_shown(clipped(output.observed[0]).numpy()),
-        fields=_shown(fields.numpy(), axis=1), truth=_shown(truth.numpy(), axis=1), audit=audit(model, output, present),
+        fields=_shown(fields.numpy(), axis=1), truth=_shown(truth.numpy(), axis=1),
+        audit=audit(model, output, present, 0, HistoryCoverage.of(values[: data.history], series.reference)),
     )  # fmt: skip
 
 

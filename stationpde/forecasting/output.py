@@ -23,7 +23,7 @@ from stationpde.errors import UsageError
 
 __all__ = ["FORMATS", "check_output", "output_for", "write_forecast"]
 
-_FLAGS = ("known", "inside", "present")
+_FLAGS = ("known", "inside", "present", "requested")
 
 
 def check_output(path: Path, force: bool) -> None:

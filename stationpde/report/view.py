@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from stationpde.baselines import baseline, without_test
 from stationpde.data import Observations, Quality, WindowSource, open_observations, series_of
 from stationpde.errors import UsageError
 from stationpde.evaluation import ErrorStatistics, score, thinned, windows_to_score
-from stationpde.forecasting import Moment, issue_step, moment_of
+from stationpde.forecasting import LEAST_HISTORY, Gates, Moment, check_clamped, issue_step, model_for_record, moment_of
 from stationpde.physics import clipped
 from stationpde.plots import Relief
 from stationpde.runs import LoadedRun, load_run, observations_of_run
@@ -141,8 +141,9 @@ def open_data(
         except UsageError:
             return None
     with open_observations(
-        observations, options=options, stand_ins=settings.missing, quality=settings.quality, command="report"
-    ) as opened:
+        observations, options=options, stand_ins=settings.missing, quality=settings.quality, command="report",
+        trained=run.model.statistics.stations,
+    ) as opened:  # fmt: skip
         series = series_of(opened, settings)
         # A store made of raw files is gone with the context; the source is what was given.
         shown = str(observations) if isinstance(observations, str | Path) else opened.label or "dataset"
@@ -159,6 +160,7 @@ def build_run_view(
     dem: str | Path | None = None,
     scored: RunScores | None = None,
     progress: Progress | None = None,
+    accept: str | Iterable[str] = (),
 ) -> RunView:
     """Compute the scores of a run on its data and one forecast with its truth, for the report and for pictures.
 
@@ -173,20 +175,29 @@ def build_run_view(
     dem : elevation model for maps
     scored : scores that were computed before; None computes them
     progress : is called with the name of a forecaster and the numbers of scored and of all windows
+    accept : names of what is not refused, see `stationpde.forecasting.acceptance`
+
+    Raises
+    ------
+    DataError
+        If the record is of a foreign network, and that was not accepted.
     """
     loaded = run if isinstance(run, LoadedRun) else load_run(run)
     data = open_data(loaded, observations, options)
     if data is None:
         return RunView(loaded, notes=("Without observations: --obs STORE adds scores, maps and series.",))
+    gates = Gates(accept, data.path)
+    model = model_for_record(loaded, data.series, gates)
     source = WindowSource.of(data.series, loaded.model.config)
-    model = loaded.model.at(data.series.stations)
     if scored is None:
         scored = score_run(model, source, windows, against, progress)
     default = int(source.windows.test[-1]) + model.config.data.history - 1
     moment = moment_of(model, data.series, issue_step(data.series, model.config.data.history, at, default))
+    check_clamped(gates, moment.audit.clamped)
+    gates.close()
     terrain = dem if dem is not None else model.config.grid.dem
     relief = Relief.of(model.region, terrain, synthetic=data.is_synthetic)
-    return RunView(loaded, data, scored, moment, relief, tuple(_notes(loaded, data)))
+    return RunView(loaded, data, scored, moment, relief, tuple(_notes(loaded, data, moment, gates)))
 
 
 # The name of before, which the documentation of earlier versions shows.
@@ -235,10 +246,12 @@ def _score(
     return score(predictor, source, model.config, starts, progress=forward, name=name).statistics()
 
 
-def _notes(run: LoadedRun, data: RunData) -> list[str]:
+def _notes(run: LoadedRun, data: RunData, moment: Moment, gates: Gates) -> list[str]:
     notes = []
     if data.is_synthetic:
         notes.append("The data are synthetic: the figures show the tool, not skill.")
     if data.series.fingerprint != run.record.get("data_fingerprint"):
         notes.append("The observations are not those of training: some may have been seen, others never.")
-    return notes
+    if moment.audit.history_present < LEAST_HISTORY:
+        notes.append(f"Only {moment.audit.history_present:.0%} of the history of the forecast shown was observed.")
+    return [*notes, *(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in gates.warnings)]

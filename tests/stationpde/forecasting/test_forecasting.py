@@ -216,7 +216,7 @@ def test_a_history_is_masked_by_the_setting_of_the_run(small_runs):
 
 
 def test_the_synthetic_network_is_forecast_from_by_its_name(small_runs):
-    made_up = forecast((load_run(small_runs.first),), "demo")
+    made_up = forecast((load_run(small_runs.first),), "demo", ForecastRequest(accept=("foreign-network",)))
     assert int(made_up["present"].sum()) > 50 and "SY001" in made_up["station"].values
     assert str(made_up["issue_time"].values)[:10] == "2023-05-29"
 
