@@ -1,9 +1,10 @@
-"""What holds for every test: one thread, no network, and examples that continuous integration can repeat."""
+"""What holds for every test: one thread, no network, advice that can be typed, examples that can be repeated."""
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 # Before torch is imported, so that its pools start at this size.
@@ -14,6 +15,8 @@ os.environ.setdefault("STATIONPDE_CACHE", str(Path(__file__).parents[1] / ".pyte
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from advice_recorder import AdviceRecorder
 
 torch.set_num_threads(1)
 
@@ -47,3 +50,22 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}: set STATIONPDE_SHARED to the folder that holds data/")
     return folder
+
+
+ADVICE = AdviceRecorder()
+ADVICE.install()
+
+
+@pytest.fixture(autouse=True)
+def _advice_can_be_typed() -> Iterator[None]:
+    """Fail the test that met an advice which the real command line does not take."""
+    yield
+    faults = ADVICE.take_faults()
+    assert not faults, "\n".join(faults)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave what this process met beside the cache: code, advice and place, one JSON list for each worker."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    if ADVICE.met and session.config.cache is not None:
+        session.config.cache.set(f"advice/{worker}", sorted(ADVICE.met))

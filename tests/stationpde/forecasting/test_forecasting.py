@@ -63,6 +63,21 @@ def test_a_table_is_forecast_from_as_a_store_is(model, latest, tmp_path):
         np.testing.assert_allclose(from_table[name].values, latest[name].values, atol=room)
 
 
+@pytest.mark.parametrize("altitude", [1e6, -1e6, np.inf])
+@pytest.mark.parametrize("of", ["place", "station"])
+def test_an_altitude_that_no_place_has_is_named_and_not_forecast_at(model, altitude, of):
+    ds, places = dataset(), None
+    if of == "place":
+        places = pd.DataFrame({"name": ["hill"], "lat": [45.5], "lon": [6.0], "alt": [altitude]})
+    else:
+        heights = ds["alt"].values.copy()
+        heights[3] = altitude
+        ds = ds.assign_coords(alt=("station", heights, ds["alt"].attrs))
+    with pytest.raises(DataError, match=r"the altitude of station '(hill|S03)' is .* m, allowed are -450") as caught:
+        model.forecast(ds, stations=places)
+    assert caught.value.code == "SPDE-D015" and "train" not in caught.value.do
+
+
 def test_new_stations_get_a_forecast_from_the_field_and_leave_the_others_alone(model, small_runs, tmp_path):
     (tmp_path / "new.csv").write_text("name,lat,lon,alt\nhill,48.5,6.1,700\nvalley,47.2,5.5,\n")
     extended = model.forecast(small_runs.store, stations=tmp_path / "new.csv")
