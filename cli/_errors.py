@@ -7,6 +7,8 @@ other exception that is not listed here is reported as a defect of the project.
 from __future__ import annotations
 
 import errno
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
@@ -50,8 +52,13 @@ class Failure:
         return [f"error {self.code}: {self.message}", *(f"  {label:<6}{text}" for label, text in details)]
 
 
-def explain(problem: BaseException) -> Failure:
-    """Convert an exception to a failure with code, message and exit code."""
+def explain(problem: BaseException, words: Sequence[str] = ()) -> Failure:
+    """Convert an exception to a failure with code, message and exit code.
+
+    Parameters
+    ----------
+    words : the command line, for advice that can be typed with this command
+    """
     code = getattr(problem, "code", None)
     if isinstance(code, str) and code.startswith("SPDE-"):
         return Failure(
@@ -59,7 +66,7 @@ def explain(problem: BaseException) -> Failure:
             str(getattr(problem, "message", problem)),
             int(getattr(problem, "exit_code", ExitCode.BUG)),
             where=getattr(problem, "where", None),
-            do=getattr(problem, "do", None),
+            do=_with_options(getattr(problem, "do", None), words),
         )
     if isinstance(problem, typer.TyperException):
         return _usage(problem)
@@ -86,9 +93,15 @@ def explain(problem: BaseException) -> Failure:
 
 
 class Boundary:
-    """Context manager around a whole command: reports any exception and stores its exit code."""
+    """Context manager around a whole command: reports any exception and stores its exit code.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    words : the command line
+    """
+
+    def __init__(self, words: Sequence[str] = ()) -> None:
+        self.words = words
         self.exit_code: int = ExitCode.OK
 
     def __enter__(self) -> Boundary:
@@ -99,7 +112,7 @@ class Boundary:
     ) -> bool:
         if problem is None or isinstance(problem, SystemExit | GeneratorExit):
             return False
-        failure = explain(problem)
+        failure = explain(problem, self.words)
         self.exit_code = failure.exit_code
         report(failure, problem)
         return True
@@ -117,6 +130,17 @@ def report(failure: Failure, problem: BaseException | None = None) -> None:
     console.result({"error": {**about, "exit_code": int(failure.exit_code)}})
 
 
+def _with_options(do: str | None, words: Sequence[str]) -> str | None:
+    """Write the keys of the configuration that an advice names as options, where the command takes them so."""
+    path = tuple(word for word in words if not word.startswith("-"))
+    if do is None or not {path[:1], path[:2]} & set(TAKE_KEYS):
+        return do
+    return _KEY.sub(r"--set \g<0>", do)
+
+
+# Commands that change keys of the configuration by `--set KEY=VALUE`.
+TAKE_KEYS = (("train",), ("benchmark",), ("ablate",), ("demo",), ("plot", "w-alt"), ("config", "show"))
+_KEY = re.compile(r"(?<![\w.-])(?<!--set )[a-z]+\.[a-z_]+=(?=\S)")
 _PROJECT = {"pde_ops", "fields", "stationpde", "cli"}
 _MACHINE_FAULTS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EMFILE}
 

@@ -261,7 +261,7 @@ def qc_score(
     from fields.qc import quality_report
 
     console.note("planting errors and testing; this takes a minute for a hundred station-years")
-    score = quality_report(stores.open_store(store), seed=seed)
+    score = quality_report(stores.open_stations(store), seed=seed)
     for line in score.lines():
         console.text(line)
     console.result({"store": str(store), "seed": seed, **score.to_dict()})

@@ -114,7 +114,7 @@ def cv(
     methods = tuple(method or LIFT_METHODS)
     with ProgressDisplay() as display:
         scores = cross_validate(
-            stores.open_store(store), methods, settings=settings, block_km=block_km, moments=moments, watcher=display
+            stores.open_stations(store), methods, settings=settings, block_km=block_km, moments=moments, watcher=display
         )
     left = "" if block_km is None else f" and those within {block_km:g} km"
     console.note(f"{scores.stations} stations, {scores.moments} times; each station{left} left out in turn")

@@ -26,7 +26,7 @@ class Root(LazyGroup):
         settings, rest = take_globals(list(sys.argv[1:] if args is None else args))
         console.configure(settings)
         extra.update(standalone_mode=False, prog_name="stationpde")
-        with Boundary() as boundary:
+        with Boundary(rest) as boundary:
             returned = super().main(rest or ["--help"], **extra)
             boundary.exit_code = returned if isinstance(returned, int) else ExitCode.OK
             if returned == ExitCode.INTERRUPTED:

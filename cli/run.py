@@ -67,6 +67,6 @@ def _existing(path: Path) -> Any:
 
     if not (path / "run.json").exists() and not (path / "checkpoints").is_dir():
         raise UsageError(
-            f"{path} is no run", code="SPDE-T090", do="stationpde run list DIR shows the runs below a directory"
+            f"{path} is no run", code="SPDE-T090", do="stationpde run list DIR   shows the runs below a directory"
         )
     return RunDirectory(path)

@@ -142,7 +142,9 @@ def publish(finished: Path, target: Path, *, replace: bool) -> None:
     """
     if target.exists():
         if not replace:
-            raise UsageError(f"{target} exists", code="SPDE-D003", do="add --force to replace it")
+            raise UsageError(
+                f"{target} exists", code="SPDE-D003", do="add --force (in Python: force=True) to replace it"
+            )
         if exchange(finished, target):
             fsync_directory(target.parent)
             return

@@ -384,7 +384,7 @@ class Zone:
             raise DataError(
                 f"{_described(where)}: {printable(str(problem).splitlines()[0])[:160]}",
                 code="SPDE-D037",
-                do="give the zone whose clock wrote these times, e.g. --time-zone UTC",
+                do="give the zone whose clock wrote these times: --time-zone Area/City",
             ) from None
         latest = pc.assume_timezone(naive, self.name, ambiguous="latest", nonexistent="raise")
         first, last = (np.asarray(x.cast(pa.int64())) for x in (earliest, latest))

@@ -17,7 +17,10 @@ import numpy as np
 from fields.errors import DataError
 from fields.variables import variable
 
-__all__ = ["Conversion", "conversion", "to_si"]
+__all__ = ["COMPASS_UNITS", "Conversion", "conversion", "to_si"]
+
+# Units of directions that tables write as words (`fields.readers.compass`): where the wind comes from, where it goes.
+COMPASS_UNITS = ("compass", "compass-towards")
 
 # Spellings that files use and pint reads otherwise (C is the coulomb to it, mb the millibarn) or not at all.
 _SPELLINGS = {
@@ -29,7 +32,8 @@ _SPELLINGS = {
     "kn": "knot", "knots": "knot", "mph": "mile/hour", "kmh": "km/hour", "kph": "km/hour", "km/h": "km/hour",
     "km h-1": "km/hour", "m s-1": "m/s", "m/s": "m/s", "ms-1": "m/s", "m s**-1": "m/s", "°": "degree",
     "deg": "degree", "degrees": "degree", "degree": "degree", "degrees_north": "degree", "degrees_east": "degree",
-    "degree_north": "degree", "degree_east": "degree", "0-360": "degree", "towards": "degree", "metre": "m",
+    "degree_north": "degree", "degree_east": "degree", "0-360": "degree", "towards": "degree",
+    "compass": "degree", "compass-towards": "degree", "metre": "m",
     "meters": "m", "feet": "ft", "kg m-2": "kg/m**2", "mm": "mm", "l m-2": "mm", "in": "inch",
 }  # fmt: skip
 _SI = {"1": "dimensionless", "degrees": "degree"}
@@ -87,7 +91,8 @@ def conversion(name: str, unit: str) -> Conversion:
         If the unit is unknown or measures another quantity; the units that fit are named.
     """
     row = variable(name)
-    do = f"declare one of {', '.join(row.file_units)}, as in --unit {name}={row.file_units[0]}"
+    words = (COMPASS_UNITS[0],) if name == "dd" else ()
+    do = f"--unit {name}={row.file_units[0]}   or another of {', '.join((*row.file_units, *words))}"
     try:
         registry, declared = _parse(unit)
     except ValueError:
@@ -114,10 +119,11 @@ def conversion(name: str, unit: str) -> Conversion:
 def to_si(name: str, values: Any, unit: str) -> Any:
     """Convert values of a variable from a declared unit to SI.
 
-    Longitudes declared ``0-360`` are wrapped to ±180; directions declared ``towards`` are turned round.
+    Longitudes declared ``0-360`` are wrapped to ±180; directions declared ``towards`` are turned round, also those of
+    words (``compass-towards``).
     """
     converted = conversion(name, unit).to_si(values)
-    if name == "dd" and unit.strip() == "towards":
+    if name == "dd" and unit.strip() in ("towards", "compass-towards"):
         return (np.asarray(converted) + 180.0) % 360.0
     if name == "lon" and unit.strip() == "0-360":
         return (np.asarray(converted) + 180.0) % 360.0 - 180.0

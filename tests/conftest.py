@@ -1,4 +1,4 @@
-"""What holds for every test: one thread, no network, and examples that continuous integration can repeat."""
+"""What holds for every test: one thread, no network, advice that can be typed, examples that can be repeated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import faulthandler
 import os
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 # Before torch is imported, so that its pools start at this size.
@@ -17,6 +17,8 @@ os.environ.setdefault("STATIONPDE_CACHE", str(Path(__file__).parents[1] / ".pyte
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from advice_recorder import AdviceRecorder
 
 torch.set_num_threads(1)
 
@@ -70,3 +72,22 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}: set STATIONPDE_SHARED to the folder that holds data/")
     return folder
+
+
+ADVICE = AdviceRecorder()
+ADVICE.install()
+
+
+@pytest.fixture(autouse=True)
+def _advice_can_be_typed() -> Iterator[None]:
+    """Fail the test that met an advice which the real command line does not take."""
+    yield
+    faults = ADVICE.take_faults()
+    assert not faults, "\n".join(faults)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave what this process met beside the cache: code, advice and place, one JSON list for each worker."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    if ADVICE.met and session.config.cache is not None:
+        session.config.cache.set(f"advice/{worker}", sorted(ADVICE.met))

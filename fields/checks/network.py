@@ -7,6 +7,7 @@ highest in the early solar afternoon: a network that peaks at another hour has t
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ _DAY = 86_400
 _EXCHANGE = "--exchange lat,lon"
 # Share of the stations whose altitudes may be slips of theirs.
 _FEW = 0.1
+# Stations that an advised command still names, and names that need no quotes in it.
+_MOST_NAMED = 50
+_PLAIN_IDS = re.compile(r"\w[\w.@,-]*")
 
 
 def check_coordinates(lat: Array, lon: Array, alt: Array, subject: Subject) -> ProblemReport:
@@ -66,7 +70,7 @@ def check_coordinates(lat: Array, lon: Array, alt: Array, subject: Subject) -> P
             "SPDE-D021", "stations this close to a pole need a projection",
             where=subject.where("lat", polar),
             why=f"latitude {lat[polar][0]:.2f}, allowed -{_HIGHEST_LATITUDE:g} to {_HIGHEST_LATITUDE:g}",
-            do="leave these stations out",
+            do=_mend_or_drop(polar, subject),
         )  # fmt: skip
     finite = np.isfinite(lon)
     if finite.any() and np.ptp(lon[finite]) > 180.0 and np.ptp(lon[finite] % 360.0) < 180.0:
@@ -83,7 +87,7 @@ def _check_position(report: ProblemReport, lat: Array, lon: Array, subject: Subj
             "latitude and longitude look exchanged" if swapped else "latitudes are beyond the poles",
             where=subject.where("lat", beyond),
             why=f"latitude {lat[beyond][0]:.4f}, allowed -90 to 90",
-            do=f"{subject.command} {_EXCHANGE}" if swapped else "mend the station list",
+            do=f"{subject.command} {_EXCHANGE}" if swapped else _mend_or_drop(beyond, subject),
         )
     east = lon > 180.0
     if east.any() and not np.any(lon > 360.0) and not np.any(lon < -180.0):
@@ -96,13 +100,13 @@ def _check_position(report: ProblemReport, lat: Array, lon: Array, subject: Subj
         far = np.abs(lon) > 180.0
         report.error(
             "SPDE-D014", "longitudes are out of range", where=subject.where("lon", far),
-            why=f"longitude {lon[far][0]:.4f}, allowed -180 to 180", do="mend the station list",
+            why=f"longitude {lon[far][0]:.4f}, allowed -180 to 180", do=_mend_or_drop(far, subject),
         )  # fmt: skip
     null = (lat == 0) & (lon == 0)
     if null.any():
         report.warning(
             "SPDE-D014", "stations stand at 0° N 0° E, which lists use for an unknown place",
-            where=subject.where("lat", null), do="complete the station list, or leave these stations out",
+            where=subject.where("lat", null), do=_mend_or_drop(null, subject),
         )  # fmt: skip
 
 
@@ -125,17 +129,31 @@ def _check_altitude(report: ProblemReport, alt: Array, subject: Subject) -> None
     if outside.any() or middle > row.typical[1] or top > row.tail[1]:
         doubtful = outside | (alt > row.tail[1])
         feet = conversion("alt", "ft").to_si(finite)
-        mended = row.hard[0] <= feet.min() and feet.max() <= row.hard[1]
+        fits_feet = row.hard[0] <= feet.min() and feet.max() <= row.hard[1]
         # One odd altitude is that of a station, and no unit of all of them.
         single = middle <= row.typical[1] and doubtful.sum() <= max(1, _FEW * finite.size)
-        do = f"{subject.command} --unit alt=ft" if mended else "mend the station list"
+        mended = fits_feet and not single and not _is_alone(finite, row.hard[1])
         subject.add(report, "alt", Problem(
             "SPDE-D015",
-            "altitudes look like ft but are declared m" if mended and not single else "altitudes are out of range",
+            "altitudes look like ft but are declared m" if mended else "altitudes are out of range",
             subject.where("alt", doubtful),
             f"highest {finite.max():.6g} m, lowest {finite.min():.6g} m, allowed {row.hard[0]:g} to {row.hard[1]:g} m",
-            f"mend the station list; if all are in feet: {do}" if mended and single else do,
+            f"{subject.command} --unit alt=ft" if mended else _mend_or_drop(doubtful, subject),
         ))  # fmt: skip
+
+
+def _is_alone(alt: Array, highest: float) -> bool:
+    """Return whether what is too high stands far above all other stations: a typing error, not a unit."""
+    others = alt[alt <= highest]
+    return bool(others.size) and 2 * float(others.max()) < float(alt[alt > highest].min(initial=np.inf)) < np.inf
+
+
+def _mend_or_drop(odd: Array, subject: Subject, options: str = "") -> str:
+    """Advise to correct stations, or to leave them out where they are few enough to be named."""
+    ids = ",".join(map(str, subject.ids(odd)))
+    can_be_typed = odd.sum() <= _MOST_NAMED and not odd.all() and _PLAIN_IDS.fullmatch(ids)
+    leave_out = f", or leave them out: {subject.command} --drop {ids}{options}" if can_be_typed else ""
+    return f"correct them in the list of stations{leave_out}"
 
 
 def check_pressure_profile(
@@ -177,7 +195,7 @@ def check_pressure_profile(
         f"pressure departs from the altitudes by {_percent(spread[declared])}, read as {{}} by {_percent(spread[best])}"
     )
     if contrast > _LEAST_SPREAD and spread[declared] > _GOOD_FIT and spread[best] < spread[declared] / 2:
-        what, reading, do = _verdict(best, subject)
+        what, reading, do = _verdict(best, subject, np.asarray(alt, np.float64))
         subject.add(report, "p", Problem("SPDE-D016" if PressureKind.SEA_LEVEL in (best, declared) else "SPDE-D015",
                                          what, where, why.format(reading), do))  # fmt: skip
         return report
@@ -187,7 +205,8 @@ def check_pressure_profile(
         subject.add(report, "p", Problem(
             "SPDE-D012", "pressure does not fit the stations' altitudes in any known reading", where,
             f"it is {_percent(offset)} off the standard atmosphere, allowed ±{_percent(_LARGEST_OFFSET)}",
-            f"check the unit of p (mmHg?) and of the altitudes: {subject.command} --unit p=mmHg",
+            f"{subject.command} --unit p=mmHg" if abs(offset - _offset_of_mercury()) < _LARGEST_OFFSET else
+            f"check pressure and altitudes; if the values are right: {subject.command} --trust p",
         ))  # fmt: skip
         return report
     misplaced = usable & (np.abs(misfit - offset) > _LARGEST_MISFIT)
@@ -215,7 +234,12 @@ def _readings(alt: Array) -> dict[str, Array]:
     }
 
 
-def _verdict(best: str, subject: Subject) -> tuple[str, str, str]:
+def _offset_of_mercury() -> float:
+    """Return the offset of the logarithm where millimetres of mercury are declared as hectopascal."""
+    return float(np.log(conversion("p", "hPa").factor / conversion("p", "mmHg").factor))
+
+
+def _verdict(best: str, subject: Subject, alt: Array) -> tuple[str, str, str]:
     if best == PressureKind.SEA_LEVEL:
         return (
             "pressure is reduced to the sea but is declared as station pressure", "sea-level pressure",
@@ -228,10 +252,15 @@ def _verdict(best: str, subject: Subject) -> tuple[str, str, str]:
         )  # fmt: skip
     unit = best.removeprefix("alt_")
     other = "m" if unit == "ft" else "ft"
+    foot = conversion("alt", "ft").factor
+    too_high = (alt * foot if unit == "ft" else alt / foot) > COORDINATES["alt"].hard[1]
+    # In the other unit these would be refused in turn: without them, the rest can be read in it.
+    option = f" --unit alt={unit}"
+    do = _mend_or_drop(too_high, subject, option) if too_high.any() else f"{subject.command}{option}"
     return (
         f"altitudes look like {unit} but are declared {other}: pressure falls too "
         f"{'slowly' if unit == 'ft' else 'fast'} with them", f"altitudes in {unit}",
-        f"{subject.command} --unit alt={unit}",
+        do,
     )  # fmt: skip
 
 

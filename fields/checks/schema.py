@@ -25,6 +25,7 @@ __all__ = ["validate"]
 Array = np.ndarray[Any, Any]
 
 _ROWS = 4096
+_INGEST = "stationpde data ingest SRC -o OUT.zarr"
 _LONGEST_NAME = 128
 _MOST_STATIONS = 1_000_000
 # Fewer than these and interpolation has no neighbours to choose from (k is lowered to what there is).
@@ -118,7 +119,7 @@ def _check_structure(report: ProblemReport, ds: xr.Dataset, where: str) -> bool:
         single = ds["time"].dtype == np.float32
         why = "float32 resolves times since 1970 only to two minutes" if single else ""
         report.error("SPDE-D010", f"`time` is {ds['time'].dtype}, not a time", where=locate(where, "time"), why=why,
-                     do="declare its format and reference in a column map (--map)")  # fmt: skip
+                     do=f"declare its format and reference in a column map: {_INGEST} --map FILE.toml")  # fmt: skip
     if report.ok and ds.sizes["station"] > _MOST_STATIONS:
         report.error("SPDE-D025", f"{ds.sizes['station']:,} stations, at most {_MOST_STATIONS:,}", where=where)
     observed = [n for n in STATE_VARIABLES if n in ds]
@@ -146,7 +147,7 @@ def _check_variable(report: ProblemReport, ds: xr.Dataset, name: str, where: str
     expected, declared = cf_attributes(base)["units"], array.attrs.get("units")
     if declared is not None and declared not in (expected, variable(base).unit):
         report.error("SPDE-D032", f"`{name}` is in [{declared}], a store holds [{expected}]", where=place,
-                     do=f"convert it when loading: --unit {base}={declared}")  # fmt: skip
+                     do=f"{_INGEST} --unit {base}={declared}   converts it")  # fmt: skip
 
 
 def _check_stations(report: ProblemReport, ds: xr.Dataset, ids: list[str], where: str) -> None:
@@ -155,7 +156,7 @@ def _check_stations(report: ProblemReport, ds: xr.Dataset, ids: list[str], where
         twice = names[counts > 1]
         report.error("SPDE-D033", f"{twice.size} station ids occur more than once",
                      where=locate(where, "station", stations=twice), why=f"the first {counts[counts > 1][0]} times",
-                     do="rename or merge them; --fix merges records that do not contradict each other")  # fmt: skip
+                     do=f"rename or merge them: {_INGEST} --fix   merges those that agree")  # fmt: skip
     odd = [i for i in ids if len(i) > _LONGEST_NAME or printable(i) != i or not i.strip()]
     if odd:
         report.warning("SPDE-D039", f"{len(odd)} station ids are empty, very long or hold control characters",
@@ -210,7 +211,7 @@ def _report_tally(report: ProblemReport, tally: _Tally, subject: Subject) -> Non
     if tally.reports_of_station.sum() == 0:
         standard = f"{subject.command} --missing p={PressureKind.STANDARD_ATMOSPHERE.option}"
         report.error("SPDE-D019", f"{row.long_name.lower()} is missing everywhere", where=where,
-                     do=standard if name == "p" else f"leave `{name}` out of the column map")  # fmt: skip
+                     do=standard if name == "p" else f"leave `{name}` out of the source or its column map")  # fmt: skip
         return
     if tally.infinite:
         report.warning(
@@ -221,7 +222,7 @@ def _report_tally(report: ProblemReport, tally: _Tally, subject: Subject) -> Non
         report.warning("SPDE-D011", f"{tally.impossible:,} values of {name} are outside the physical range",
                        where=where,
                        why=f"{to_display(name, tally.worst):.6g}, allowed {low:.6g} to {high:.6g} {row.display}",
-                       do="quality control flags them: stationpde data ingest runs it")  # fmt: skip
+                       do="`stationpde data ingest` flags them by quality control")  # fmt: skip
     if tally.above_saturation:
         report.notice("SPDE-D029", f"{tally.above_saturation:,} humidities are above saturation", where=where,
                       why=f"up to {to_display(name, tally.high):.4g} %, kept and flagged as doubtful")  # fmt: skip

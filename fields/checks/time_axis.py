@@ -40,7 +40,7 @@ def check_times(times: Array, source: str, command: str, *, step: float | None =
     if strange.size:
         report.error("SPDE-D010", f"{strange.size:,} times are outside the era of stations", where=where,
                      why=f"{format_time(strange[0])}, allowed 1850 to 2100",
-                     do="declare the format and reference of time in a column map (--map)")  # fmt: skip
+                     do=f"declare format and reference of time in a column map: {command} --map FILE.toml")  # fmt: skip
     if not report.ok or valid.size == 0:
         return report
     seconds = to_seconds(valid)
@@ -72,7 +72,7 @@ def _check_step(report: ProblemReport, distinct: Array, step: int, where: str, c
         absent, longest = int((gaps // step - 1).sum()), int(np.argmax(gaps))
         report.warning("SPDE-D027", f"{absent:,} times are absent in {int((gaps > step).sum()):,} gaps", where=where,
                        why=f"longest {format_span(int(gaps[longest]))} after {format_time(distinct[longest])}",
-                       do=f"{command} --step {format_span(step)} fills them as missing")  # fmt: skip
+                       do=f"{command} --step {format_span(step)}   fills them as missing")  # fmt: skip
 
 
 def _check_clock(report: ProblemReport, seconds: Array, where: str, command: str) -> None:
@@ -81,4 +81,4 @@ def _check_clock(report: ProblemReport, seconds: Array, where: str, command: str
         days = ", ".join(map(str, [*forward[:2], *back[:2]]))
         report.error("SPDE-D037", "the clock is set forward or back: times are local, with summer time", where=where,
                      why=f"{forward.size} hours absent and {back.size} repeated in the small hours of Sundays ({days})",
-                     do=f"{command} --time-zone Europe/Paris (the zone whose clock wrote these times)")  # fmt: skip
+                     do=f"{command} --time-zone Europe/Paris   or the zone whose clock wrote these times")  # fmt: skip

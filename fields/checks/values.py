@@ -11,8 +11,9 @@ winter record; exchanged latitudes and longitudes that both stay below 90, unles
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _WHOLE_NETWORK = 0.5
 # Share of the doubtful stations that another unit must make plausible before it is proposed.
 _SHARE_MENDED = 0.8
 _FEWEST_VALUES = 8
+_VOUCH = re.compile(r"(?:;|   or,) if the values are right: ")
 _ENOUGH_SPEEDS = 100
 
 
@@ -58,8 +60,10 @@ class Subject:
 
     def add(self, report: ProblemReport, name: str, problem: Problem) -> None:
         """Report a finding, as a warning where the user vouches for the variable."""
-        finding = ProblemReport([problem])
-        report.extend(finding.lenient() if name in self.trust else finding)
+        if name in self.trust:
+            # Who vouches for the values already is not advised to do so.
+            problem = replace(problem, do=_VOUCH.split(problem.do)[0], severity="warning")
+        report.add(problem)
 
 
 def sentinel_mask(name: str, values: Array, unit: str) -> Array:
@@ -107,8 +111,13 @@ class _StationQuantiles:
         return good | np.isnan(self.middle)
 
 
-def check_values(name: str, values: Array, unit: str, subject: Subject) -> ProblemReport:
+def check_values(
+    name: str, values: Array, unit: str, subject: Subject, *, declared_as: Sequence[str] = ()
+) -> ProblemReport:
     """Check one variable, ``values[time, station]`` in the declared unit, codes for missing already removed.
+
+    ``declared_as`` are the variables of the source that the values were computed from, for the advice; by default
+    ``name``.
 
     Returns
     -------
@@ -136,16 +145,19 @@ def check_values(name: str, values: Array, unit: str, subject: Subject) -> Probl
     top = float(np.nanmedian(quantiles.top[wrong]))
     why = f"median {middle:.6g}, 99th percentile {top:.6g}, plausible median {low:.6g} to {high:.6g} {unit}"
     what = f"{row.long_name.lower()} is not plausible in {unit}"
-    do = f"check the unit and the column of `{name}`; if the values are right: {subject.command} --trust {name}"
+    sources = tuple(declared_as) or (name,)
+    trusted = "".join(f" --trust {source}" for source in sources)
+    do = f"check unit and column of {', '.join(sources)}; if the values are right: {subject.command}{trusted}"
     if fitting:
         likely = " or ".join(_unit_words(other) for other in fitting)
         what = f"{row.long_name.lower()} looks like {likely} but is declared {_unit_words(unit)}"
-        do = f"{subject.command} --unit {name}={fitting[0]}"
+        do = subject.command + "".join(f" --unit {source}={fitting[0]}" for source in sources)
     if not whole:
         do = "mend these stations in the source; quality control flags their values otherwise"
     severity: Any = "error" if whole else "warning"
     code = "SPDE-D012" if fitting else "SPDE-D011"
-    subject.add(report, name, Problem(code, what, subject.where(name, wrong), why, do, severity))
+    vouched = next((source for source in sources if source in subject.trust), name)
+    subject.add(report, vouched, Problem(code, what, subject.where(name, wrong), why, do, severity))
     return report
 
 

@@ -33,6 +33,8 @@ _LOWEST_LATITUDE = 12.0  # nearer to the equator the wind does not follow the is
 _CLEAR = 0.6
 _TYPICAL, _LARGEST = 50.0, 115.0
 _DAY = 86_400
+# Units of a direction that say the contrary of each other.
+_OPPOSITE = {"towards": "degrees", "compass": "compass-towards", "compass-towards": "compass"}
 
 
 def turning(pressure: Array, u: Array, v: Array, times: Array, lat: Array, lon: Array) -> tuple[float, float]:
@@ -75,6 +77,7 @@ def check_wind_direction(
     places: tuple[Array, Array],
     subject: Subject,
     source_variable: Literal["dd", "u"],
+    declared: str = "degrees",
 ) -> ProblemReport:
     """Report a wind that blows the wrong way round the lows; nothing is reported where there are too few values.
 
@@ -85,6 +88,7 @@ def check_wind_direction(
     times : datetime64
     places : latitudes and longitudes of the stations [degrees]
     source_variable : variable that the source holds, a direction (``dd``) or components (``u``)
+    declared : unit of the direction
     """
     report = ProblemReport()
     lat, lon = (np.asarray(part, np.float64) for part in places)
@@ -98,12 +102,12 @@ def check_wind_direction(
     away = abs((angle - _TYPICAL + 180.0) % 360.0 - 180.0)
     if not (strength >= _CLEAR and away > _LARGEST):
         return report
-    do = f"{subject.command} --unit dd=towards"
+    do = f"{subject.command} --unit dd={_OPPOSITE.get(declared.strip(), 'towards')}"
     if source_variable != "dd":
         do = "change the sign of u and v in the source (scale = -1 in a column map)"
     what = "the wind blows the wrong way round the lows: its direction is probably that in which it goes"
     why = f"turned by {angle:.0f} degrees against the isobars, typically 20 to 90"
-    do += f"   (if the values are right: --trust {source_variable})"
+    do += f"   or, if the values are right: {subject.command} --trust {source_variable}"
     subject.add(report, source_variable, Problem("SPDE-D012", what, subject.where(source_variable), why, do))
     return report
 

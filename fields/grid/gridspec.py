@@ -62,7 +62,7 @@ class GridSpec:
                 f"a grid needs at least {FEWEST_ROWS} rows and {FEWEST_COLUMNS} columns; "
                 f"got {self.height} and {self.width}",
                 code="SPDE-D075",
-                do="--height 32",
+                do="take more rows, such as 32",
             )
 
     @classmethod

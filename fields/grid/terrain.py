@@ -117,7 +117,7 @@ class Elevation:
                 f"{self.lon[0]:.2f} to {self.lon[-1]:.2f}, which is {inside.mean():.0%} of the grid "
                 f"({grid.south:.2f} to {grid.north:.2f}, {grid.west:.2f} to {grid.east:.2f})",
                 code="SPDE-D082",
-                do="--dem with a model of this region",
+                do="give an elevation model of this region",
             )
         if not inside.all():
             logger.warning(

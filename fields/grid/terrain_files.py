@@ -96,7 +96,7 @@ def _parts(ds: xr.Dataset, label: str) -> Parts:
     unit = str(height.attrs.get("units", "m")).lower()
     if unit not in _METRES:
         raise DataError(f"{label} › {height.name} is in {unit}, not in metres", code="SPDE-D081", do="convert it to m")
-    check_total(int(np.prod(height.shape, dtype=object)) * 8, LARGEST_BYTES, label)
+    check_total(int(np.prod(height.shape, dtype=object)) * 8, LARGEST_BYTES, label, is_option=False)
     height = height.squeeze(drop=True)
     if set(height.dims) != {lat.dims[0], lon.dims[0]} or lat.ndim != 1 or lon.ndim != 1:
         raise DataError(

@@ -21,7 +21,7 @@ __all__ = ["Plan", "compose", "flags_of", "plan_for"]
 Array = np.ndarray[Any, Any]
 _EXTRAS = ("psl", "td", "precip")
 _STANDARD = PressureKind.STANDARD_ATMOSPHERE.option
-_MAP_IT = "if it is there under another name, give a column map: stationpde data where table"
+_MAP_IT = "if it is there under another name, a column map says so: `stationpde data where table` shows one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def substitutes_of(missing: Mapping[str, str]) -> frozenset[str]:
     for name, what in missing.items():
         if (name, what) != ("p", _STANDARD):
             raise UsageError(f"there is no substitute '{what}' for {name}", code="SPDE-D008",
-                             do=f"--missing p={_STANDARD}")  # fmt: skip
+                             do=f"leave it out; pressure alone has one: --missing p={_STANDARD}")  # fmt: skip
     return frozenset(missing)
 
 
@@ -87,7 +87,7 @@ def plan_for(variables: Collection[str], substitutes: Collection[str], label: st
         )
     for name in STATE_VARIABLES:
         if name not in available:
-            hint = f"add --missing p={_STANDARD} for a reference" if name == "p" else _MAP_IT
+            hint = f"--missing p={_STANDARD}   takes a reference" if name == "p" else _MAP_IT
             report.warning("SPDE-D031", f"{name} is not in the data", where=locate(label), do=hint)
     available |= there & set(_EXTRAS)
     stored = tuple(name for name in (*STATE_VARIABLES, *_EXTRAS) if name in available)

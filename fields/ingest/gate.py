@@ -160,7 +160,7 @@ class UnitGate:
             return
         u, v = samples["u"][1], samples["v"][1]
         if u.shape == v.shape:
-            problems = check_values("ff", np.hypot(u, v), self.units["u"], self.subject)
+            problems = check_values("ff", np.hypot(u, v), self.units["u"], self.subject, declared_as=("u", "v"))
             report.extend(ProblemReport(problem for problem in problems if problem.severity != "notice"))
 
     def _check_direction(
@@ -177,7 +177,8 @@ class UnitGate:
             return
         p, first, second = (to_si(n, samples[n][1].astype(np.float64), self.units[n]) for n in names)
         u, v = wind_components(first, second) if wind == "dd" else (first, second)
-        report.extend(check_wind_direction(p, u, v, times, places, self.subject, wind))
+        declared = self.units.get("dd", "degrees")
+        report.extend(check_wind_direction(p, u, v, times, places, self.subject, wind, declared))
 
     def _report_codes(self, report: ProblemReport) -> None:
         """Note how many values were codes for missing."""

@@ -6,7 +6,6 @@ store is published, so that the same command resumes where a killed one stopped.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from fields.errors import (
     locate,
     printable,
 )
+from fields.ingest.advice import check_declared, on_this_clock, whole_commands
 from fields.ingest.compose import Plan, compose, flags_of, plan_for, substitutes_of
 from fields.ingest.gate import UnitGate
 from fields.ingest.survey import Survey, survey
@@ -46,7 +46,7 @@ from fields.readers import (
     identity_of,
     reader,
 )
-from fields.times import Zone, to_datetime64
+from fields.times import to_datetime64
 
 __all__ = ["ACCEPTABLE", "IngestOptions", "IngestResult", "ingest", "ingest_files"]
 
@@ -136,8 +136,9 @@ class IngestResult:
 
 
 def ingest_files(
-    source: str | Path, output: str | Path, options: IngestOptions | None = None, watcher: Watcher | None = None
-) -> IngestResult:
+    source: str | Path, output: str | Path, options: IngestOptions | None = None, watcher: Watcher | None = None,
+    advised: Command | None = None,
+) -> IngestResult:  # fmt: skip
     """Read a source into a store.
 
     Parameters
@@ -146,6 +147,7 @@ def ingest_files(
     output : path at which the store appears once it is whole
     options : how to read and check the source; by default everything is left to the source
     watcher : called with the progress of the work
+    advised : command that messages add options to, where the output is a scratch file; by default that of this call
 
     Raises
     ------
@@ -159,12 +161,14 @@ def ingest_files(
     substitutes = substitutes_of(settings.missing)
     if not path.exists():
         raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100", do="check the path")
-    _refuse_existing(target, settings.force)
-    command = Command(str(path), str(target), settings.typed())
+    with atomic.machine_faults(target):
+        store.refuse_occupied(target, settings.force)
+    command = advised or Command(str(path), str(target), settings.typed())
     tracker = Tracker(watcher)
-    with _workspace(target) as folder:
+    with _workspace(target) as folder, whole_commands(command):
         chosen = reader(settings.reader) if settings.reader else detect(path)
         opened = chosen.open(path, settings.read, Workspace(folder, tracker, command))
+        check_declared(opened, settings.read)
         view = _without_stations(ExchangedCoordinates(opened) if settings.read.exchange else opened, settings.read.drop)
         if "p" in substitutes:
             view = WithoutVariables(view, ("p", "psl"))
@@ -192,7 +196,8 @@ class _Ingest:
         surveyed = survey(source, rows=rows, training=self.options.training, command=typed, trust=self.options.trust,
                           accept=self.options.accept, is_step_declared=self.options.read.step is not None,
                           progress=self.tracker, places=self.options.places)  # fmt: skip
-        report.extend(self._with_commands(surveyed))
+        report = self._with_commands(report, surveyed)
+        report.extend(self._with_commands(surveyed.report, surveyed))
         stations = self._usable_stations(surveyed, report)
         self._refuse(report)
         template = self._template(plan, surveyed, stations)
@@ -221,17 +226,17 @@ class _Ingest:
                 problem.do = f"all at once: {everything}"
             raise
 
-    def _with_commands(self, surveyed: Survey) -> ProblemReport:
-        """Complete each finding of the survey with the whole command to type."""
+    def _with_commands(self, report: ProblemReport, surveyed: Survey) -> ProblemReport:
+        """Complete each finding with the whole command to type."""
         places = surveyed.positions
         unplaced = ~(np.isfinite(places.lat) & np.isfinite(places.lon) & np.isfinite(places.alt))
         ids = ",".join(map(str, self.source.network.ids[unplaced][:_MOST_NAMED]))
         completed = []
-        for problem in surveyed.report:
-            do = _on_this_clock(self.command.tidied(problem.do), self.source.zone)
+        for problem in report:
+            do = on_this_clock(self.command.tidied(self.command.completed(problem.do)), self.source.zone)
             if problem.code == "SPDE-D008" and ids:
                 do = f"complete the station list, or leave them out: {self.command.with_options(('--drop', ids))}"
-            if problem.severity != "error":
+            if problem.severity != "error" and self.command.output == str(self.target):
                 # By the time the message is read the store exists.
                 do = do.replace(self.command.with_options(), self.command.with_options(("--force", "")), 1)
             completed.append(replace(problem, do=do))
@@ -317,16 +322,6 @@ def block_rows(stations: int, count: int) -> int:
     return max(1, min(rows, _LONGEST_BLOCK, count))
 
 
-def _on_this_clock(do: str, zone: str) -> str:
-    """Express an advised clock, guessed relative to UTC, relative to the clock that the source was read with."""
-    guess = re.search(r"--time-zone UTC([+-]\d+)", do)
-    offset = Zone.parse(zone).offset
-    if guess is None or not offset:
-        return do
-    hours = int(guess[1]) + offset // 3600
-    return do.replace(guess[0], f"--time-zone UTC{hours:+d}" if hours else "--time-zone UTC")
-
-
 def _without_stations(source: Source, drop: tuple[str, ...]) -> Source:
     """Leave out the stations that the user names."""
     if not drop:
@@ -334,14 +329,9 @@ def _without_stations(source: Source, drop: tuple[str, ...]) -> Source:
     unknown = sorted(set(drop) - {str(i) for i in source.network.ids})
     if unknown:
         raise UsageError(f"there is no station {', '.join(map(printable, unknown[:5]))} to leave out", code="SPDE-D109",
-                         where=source.label)  # fmt: skip
+                         where=locate(source.label, stations=source.network.ids),
+                         do="name stations of the source")  # fmt: skip
     return SelectedStations(source, np.flatnonzero(~np.isin(source.network.ids, drop)))
-
-
-def _refuse_existing(target: Path, force: bool) -> None:
-    """Refuse to replace an existing output without ``force``, before any work is done."""
-    if target.exists() and not force:
-        raise UsageError(f"{printable(target)} exists", code="SPDE-D003", do="add --force to replace it")
 
 
 @contextmanager

@@ -198,7 +198,7 @@ def _report_missing(surveyed: Survey, source: Source, command: str) -> None:
         if name in ("p", "psl"):
             do = reference
         else:
-            do = f"leave `{name}` out of the column map"
+            do = f"leave `{name}` out of the file, or of its column map"
         report.error("SPDE-D019", f"{name} is missing everywhere", where=locate(source.label, name), do=do)
     if "p" not in surveyed.counts and "psl" in surveyed.counts and surveyed.counts["psl"].any():
         share = 1 - surveyed.counts["psl"].sum() / max(1, surveyed.steps * len(source.network))

@@ -85,7 +85,7 @@ def altitude_weight(text: str | float) -> float:
     wrong = UsageError(
         f"w_alt needs a number with a length over a length as unit, not '{text}'",
         code="SPDE-D076",
-        do=f"--w-alt '{PAPER_W_ALT}' (the paper's 5, distance in km and altitude in m) or --w-alt '5 m/m'",
+        do=f"write it as '{PAPER_W_ALT}' (the paper's 5, distance in km and altitude in m) or as '5 m/m'",
     )
     parts = re.fullmatch(r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*([a-zA-Z]+)\s*/\s*([a-zA-Z]+)\s*", text)
     if parts is None:
@@ -181,7 +181,7 @@ class StationLift:
             raise DataError(
                 f"{lost} of {alt.size} stations have no altitude, which `{method.name}` needs",
                 code="SPDE-D092",
-                do="leave them out, or --method idw",
+                do="leave them out, or take the method `idw`",
             )
         metric = metric or LocalMetric.around(lat, lon)
         here, there = metric.xy(lat, lon), metric.xy(target_lat, target_lon)

@@ -120,7 +120,7 @@ def lift_to_store(
     watcher : informed of the progress
     """
     settings = settings or LiftSettings()
-    ds = store.open_store(source)
+    ds = store.open_stations(source)
     names = _names(ds, variables)
     model = None if dem is None else Elevation.open(Path(dem))
     ds = _with_altitudes(ds, model)

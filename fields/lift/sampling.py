@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import shlex
@@ -19,6 +20,7 @@ from fields.grid import GridSpec
 from fields.lift.bilinear import GridReadout, bilinear_weights
 from fields.lift.record import LIFTED, SLOPE
 from fields.places import Places, PlacesLike, coordinates_of
+from fields.readers import open_binary
 from fields.times import format_iso, format_time, parse_time, to_datetime64
 from fields.variables import PressureKind, display_unit, to_display
 
@@ -32,7 +34,9 @@ _MOST_POINTS = 1_000_000
 def refuse_existing(path: Path | None, force: bool) -> None:
     """Refuse to overwrite an existing file without ``force``."""
     if path is not None and path.exists() and not force:
-        raise UsageError(f"{printable(path)} exists", code="SPDE-D003", do="add --force to replace it")
+        raise UsageError(
+            f"{printable(path)} exists", code="SPDE-D003", do="add --force (in Python: force=True) to replace it"
+        )
 
 
 class FieldStore:
@@ -104,7 +108,7 @@ class FieldStore:
         try:
             requested = to_datetime64(parse_time(text))
         except UsageError:
-            raise DataError(f"'{text}' is no time", code="SPDE-D089", do="--at 2023-01-05T17:00") from None
+            raise DataError(f"'{text}' is no time", code="SPDE-D089", do=f"--at {_last(times)}") from None
         gap = np.abs(times - requested)
         index = int(gap.argmin())
         step = np.median(np.diff(times)) if len(times) > 1 else np.timedelta64(1, "h")
@@ -112,9 +116,13 @@ class FieldStore:
             raise DataError(
                 f"{text} is outside the record, which runs from {times[0]} to {times[-1]}",
                 code="SPDE-D089",
-                do=f"--at {format_time(times[-1], 'minute').replace(' ', 'T')}",
+                do=f"--at {_last(times)}",
             )
         return index
+
+
+def _last(times: NDArray[Any]) -> str:
+    return format_time(times[-1], "minute").replace(" ", "T")
 
 
 def read_points(path: str | os.PathLike[str]) -> Places:
@@ -129,7 +137,7 @@ def read_points(path: str | os.PathLike[str]) -> Places:
     """
     label = printable(Path(path).name)
     rows: list[tuple[str, float, float, float]] = []
-    with Path(path).open(newline="", encoding="utf-8-sig") as file:
+    with _text_of(path) as file:
         table = csv.DictReader(file)
         columns = {(name or "").strip().lower(): name for name in table.fieldnames or ()}
         absent = [name for name in ("lat", "lon") if name not in columns]
@@ -148,6 +156,11 @@ def read_points(path: str | os.PathLike[str]) -> Places:
     return Places(tuple(map(printable, names)), np.array(lat), np.array(lon), np.array(alt))
 
 
+def _text_of(path: str | os.PathLike[str]) -> io.TextIOWrapper:
+    """Open a table as text; a path that is no regular file is refused with the reason."""
+    return io.TextIOWrapper(open_binary(Path(path)), encoding="utf-8-sig", newline="")
+
+
 def _number(row: dict[str, str], columns: dict[str, str], key: str, place: str) -> float:
     raw = (row.get(columns.get(key, "")) or "").strip()
     if key == "alt" and not raw:
@@ -158,7 +171,10 @@ def _number(row: dict[str, str], columns: dict[str, str], key: str, place: str) 
     except ValueError:
         value = np.nan
     if not low <= value <= high:
-        raise DataError(f"{place}: {key} is '{printable(raw)}', allowed {low:.0f} to {high:.0f}", code="SPDE-D090")
+        raise DataError(
+            f"{place}: {key} is '{printable(raw)}', allowed {low:.0f} to {high:.0f}", code="SPDE-D090",
+            do="correct that line",
+        )  # fmt: skip
     return value
 
 

@@ -24,6 +24,7 @@ from fields.errors import DataError, UsageError, printable
 from fields.readers.safety import (
     MAX_MEMBERS,
     MAX_RATIO,
+    RATIO_FLOOR,
     check_names,
     check_ratio,
     check_zip,
@@ -158,7 +159,11 @@ def _damage(label: str) -> Iterator[None]:
         struct.error,
     ) as problem:
         what = printable(str(problem) or type(problem).__name__)[:200]
-        raise DataError(f"{label} is a damaged archive: {what}", code="SPDE-D103") from None
+        raise _damaged(label, what) from None
+
+
+def _damaged(label: str, what: str) -> DataError:
+    return DataError(f"{label} is a damaged archive: {what}", code="SPDE-D103", do="fetch the file again")
 
 
 def tables_in(folder: Path) -> list[Path]:
@@ -229,13 +234,41 @@ def _as_binary(stream: Any) -> IO[bytes]:
 
 
 def _check_gzip_trailer(stream: IO[bytes], size: int, label: str) -> None:
-    """Check the inflated size in the last four bytes (modulo 4 GiB), which refuses most traps unopened."""
+    """Check the inflated size in the last four bytes (modulo 4 GiB), which refuses most traps almost unopened.
+
+    A file that was cut off ends in other bytes, which claim anything: the beginning of what claims too much is
+    inflated, which tells one from the other.
+    """
     if size < 18:
-        raise DataError(f"{label} is a damaged archive: it ends inside its header", code="SPDE-D103")
+        raise _damaged(label, "it ends inside its header")
     stream.seek(-4, os.SEEK_END)
     claimed = int.from_bytes(stream.read(4), "little")
     stream.seek(0)
-    check_ratio(claimed, size, label)
+    if claimed > max(RATIO_FLOOR, MAX_RATIO * size) and _is_whole(stream, label):
+        check_ratio(claimed, size, label)
+    stream.seek(0)
+
+
+def _is_whole(stream: IO[bytes], label: str) -> bool:
+    """Inflate the beginning of a gzip file; return whether its last bytes are its size, as far as that can be told.
+
+    Raises
+    ------
+    DataError
+        If the file ends before its content does, or inflates like a trap.
+    """
+    inflater = zlib.decompressobj(wbits=31)
+    read = inflated = 0
+    while inflated < _GUARD_FROM and not inflater.eof:
+        piece = inflater.unconsumed_tail or stream.read(_HEAD)
+        if not piece:
+            raise _damaged(label, "it ends before its content does: it was cut off on the way")
+        with _damage(label):
+            inflated += len(inflater.decompress(piece, 1 << 20))
+        read = stream.tell() - len(inflater.unconsumed_tail)
+    if not inflater.eof:
+        check_ratio(inflated, read, label)  # what goes on beyond is watched while it is read
+    return inflater.eof and not inflater.unused_data and not stream.read(1)
 
 
 def _in_tar(stream: IO[bytes], label: str, max_bytes: int, depth: int) -> Iterator[Member]:

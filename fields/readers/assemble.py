@@ -137,5 +137,5 @@ def conflict_error(block: AssembledBlock, label: str, command: str) -> DataError
         f"{block.conflicts:,} stations and times are there twice and contradict themselves (first: {block.conflict})",
         code="SPDE-D034",
         where=locate(label),
-        do=f"{command} (or mean)",
+        do=f"{command}   or mean",
     )

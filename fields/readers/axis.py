@@ -23,6 +23,9 @@ _HARDLY_ANY = 0.01
 _SHORTEST_STEP = 60
 # Multiples of the common divisor that are tried: from minutes to hours, and from hours to a day.
 _LARGEST_MULTIPLE = 60
+# Steps that an advice proposes for irregular times, and the share of times that must lie near them.
+_ROUND_STEPS = (86_400, 21_600, 10_800, 3_600, 1_800, 600, 300, 60)
+_NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def find_axis(
                 f"{format_span(step)} apart from the rest (first: {first})",
                 code="SPDE-D036",
                 where=where,
-                do=f"{command} --step {format_span(step)} --tolerance {format_span(_advised_tolerance(step))}",
+                do=_advice(distinct, step, command),
             )
     # With a tolerance the axis is the round one (full hours); without, the one on which most values lie.
     counts = None if reports is None else reports.counts
@@ -124,6 +127,16 @@ def find_axis(
     count = int(index[-1] - index[0]) + 1
     _require_filled(count, index, anchor, step, where)
     return Axis(int(anchor + index[0] * step), step, count, axis.tolerance)
+
+
+def _advice(distinct: np.ndarray[Any, Any], step: int, command: str) -> str:
+    """Advise the longest round step near whose multiples nearly all times lie, else the most common one."""
+    for span in (*_ROUND_STEPS, step):
+        tolerance = _advised_tolerance(span)
+        away = distinct % span
+        if np.mean(np.minimum(away, span - away) <= tolerance) >= _NEARLY_ALL:
+            break
+    return f"{command} --step {format_span(span)} --tolerance {format_span(tolerance)}"
 
 
 def _advised_tolerance(step: int) -> int:
@@ -177,5 +190,5 @@ def _require_filled(count: int, index: np.ndarray[Any, Any], anchor: int, step: 
             "one of them is probably mistyped",
             code="SPDE-D036",
             where=where,
-            do="correct the stray times, or declare a longer --step",
+            do="correct the stray times in the source",
         )

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from fields.errors import FieldsError, UsageError, printable
 from fields.readers.safety import open_binary, shown
 from fields.times import DATE_ORDERS, Zone, parse_span
-from fields.units import conversion
-from fields.variables import VARIABLES, PressureKind
+from fields.units import COMPASS_UNITS, conversion
+from fields.variables import VARIABLES, PressureKind, variable
 
 __all__ = ["Column", "ColumnMap", "MapError", "StationColumns", "TextForm", "TimeForm", "load_map", "shipped_map"]
 
@@ -113,6 +113,7 @@ class ColumnMap:
     variables: Mapping[str, Column]
     pressure_kind: PressureKind = PressureKind.STATION
     label: str = "map"
+    is_shipped: bool = False
 
     def missing_from(self, columns: list[str]) -> list[str]:
         """List names that the map needs and a table does not have; of the variables, one is enough."""
@@ -126,6 +127,12 @@ class ColumnMap:
         if not any(there.intersection(column.names) for column in self.variables.values()):
             absent += [column.names[0] for column in self.variables.values()]
         return absent
+
+    def advice(self, wrong: str, absent: str) -> str:
+        """Return advice on what the map lacks: to mend it where it is the user's own, to write one where it shipped."""
+        if self.is_shipped:
+            return f"--map FILE.toml   {absent}; `stationpde data where table` shows a column map to begin with"
+        return f"in the column map {self.label}, {wrong}"
 
     def with_units(self, units: Mapping[str, str]) -> ColumnMap:
         """Return the map with units that the user declares instead of its own."""
@@ -143,7 +150,7 @@ def shipped_maps() -> list[str]:
 def shipped_map(name: str) -> ColumnMap:
     """Load a map that comes with the package, by name."""
     text = resources.files(__package__).joinpath("maps", f"{name}.toml").read_bytes()
-    return parse_map(text, f"{name}.toml")
+    return replace(parse_map(text, f"{name}.toml"), is_shipped=True)
 
 
 def load_map(name: str | Path) -> ColumnMap:
@@ -321,7 +328,9 @@ class _MapParser:
         try:
             conversion(name, unit if isinstance(unit, str) else "")
         except FieldsError as problem:
-            raise self.fail(problem.message, problem.do or "") from None
+            words = COMPASS_UNITS[:1] if name == "dd" else ()
+            choices = ", ".join((*variable(name).file_units, *words))
+            raise self.fail(problem.message, f"declare one of {choices}") from None
 
     def variables(self, content: Any) -> dict[str, Column]:
         if not isinstance(content, dict) or not content:

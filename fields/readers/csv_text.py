@@ -85,7 +85,7 @@ def examine(member: Member, form: TextForm) -> TextLayout:
                 f"{member.label} line {len(text)}: no comma, semicolon, tab or bar separates column names",
                 code="SPDE-D122",
                 where=printable(columns_line)[:80],
-                do="give a column map with the separator: --map FILE.toml",
+                do="--map FILE.toml   with the `separator` under [file]",
             )
     if squeeze:
         columns_line = " ".join(columns_line.split())
@@ -159,7 +159,7 @@ def _decode(line: bytes, encoding: str, label: str, number: int) -> str:
         raise DataError(
             f"{label} line {number} is not text in {encoding}",
             code="SPDE-D122",
-            do='give a column map with the encoding, e.g. encoding = "latin-1"',
+            do='set encoding = "latin-1", or what else it is, under [file] in the column map',
         ) from None
 
 

@@ -20,6 +20,7 @@ from pyarrow import csv
 from fields.errors import DataError, printable
 from fields.readers.column_choice import ColumnChoice, choose_columns, double_error
 from fields.readers.column_map import Column, ColumnMap
+from fields.readers.compass import NO_DIRECTION, advised_unit, is_compass, point_of
 from fields.readers.csv_text import Block, TextLayout, line_of
 from fields.readers.time_columns import TimeColumns, as_text
 from fields.times import Zone
@@ -82,13 +83,21 @@ class Decoder:
         absent = self.column_map.missing_from(list(self.columns))
         if absent:
             there = ", ".join(printable(c)[:40] for c in self.columns[:12] if c)
+            is_one = len(self.columns) == 1 and len(absent) > 1
             raise DataError(
                 f"{self.label} has no column {', '.join(repr(printable(a)) for a in absent[:4])}",
                 code="SPDE-D124",
                 where=f"its columns are {there}{', …' if len(self.columns) > 12 else ''}",
-                do="describe them in a column map: --map FILE.toml (`stationpde data where table` shows one)",
+                do=self.column_map.advice(
+                    f"correct {'`separator` under [file]' if is_one else 'the names of the columns'}",
+                    f"with the {'separator and the ' if is_one else ''}names of the columns",
+                ),
             )
-        self.as_text = {n for n, c in self.column_map.variables.items() if c.split or c.scale != 1.0 or c.missing}
+        self.as_text = {
+            name
+            for name, column in self.column_map.variables.items()
+            if column.split or column.scale != 1.0 or column.missing or _are_words(name, column)
+        }
 
     @property
     def variables(self) -> list[str]:
@@ -177,7 +186,7 @@ class Decoder:
         row = _BAD_ROW.search(message)
         where = self.place(block.offset, int(row[1]) - 1 if row else 0)
         tail = message.split("error: ", 1)[-1].split("Row #", 1)[-1].split(": ", 1)[-1]
-        return DataError(f"{self.label} {where}: {printable(tail)[:160]}", code="SPDE-D123")
+        return DataError(f"{self.label} {where}: {printable(tail)[:160]}", code="SPDE-D123", do="correct that line")
 
     def place(self, offset: int, row: int) -> str:
         """Write a row's place in the file, for a message."""
@@ -290,35 +299,50 @@ class Decoder:
         cells = table[f"c{self.positions[name]}"]
         if pa.types.is_dictionary(cells.type):
             cells = cells.cast(cells.type.value_type)
-        if pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type) or pa.types.is_null(cells.type):
+        if not _are_words(name, column) and _are_numbers(cells.type):
             wide = cells.cast(pa.float64()) if not pa.types.is_floating(cells.type) else cells
             numbers = np.asarray(wide.to_numpy())
             return numbers * column.scale if column.scale != 1.0 else numbers
+        if _are_numbers(cells.type):
+            raise DataError(f"{self.label} › {name}: numbers, where {column.unit} says words", code="SPDE-D126",
+                            do="--unit dd=degrees")  # fmt: skip
         if not (pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)):
             raise DataError(f"{self.label} › {name}: a column of {cells.type} is no number", code="SPDE-D126")
         if len(cells) == 0:
             return np.empty(0)
         coded = pc.fill_null(cells.cast(pa.string()), "").combine_chunks().dictionary_encode()
-        distinct, missing, bad = self._lookup(coded.dictionary.to_pylist(), column)
+        distinct, missing, bad = self._lookup(coded.dictionary.to_pylist(), name, column)
         index = np.asarray(coded.indices)
         if bad >= 0:
             row = int(np.flatnonzero(index == bad)[0])
-            text = printable(coded.dictionary[bad].as_py())[:40]
-            raise DataError(
-                f"{self.label} {self.place(offset, row)}: '{text}' is not a number",
-                code="SPDE-D126",
-                where=f"{self.label} › {name.lstrip('@')}",
-                do=f'declare it in the map if it means missing: missing = ["{text}"]',
-            )
+            raise self._no_value(coded.dictionary.to_pylist(), bad, name, column, self.place(offset, row))
         counted = int(missing[index].sum())
         if counted:
             key = name.lstrip("@")
             codes[key] = codes.get(key, 0) + counted
         return distinct[index]
 
-    def _lookup(self, texts: list[str], column: Column) -> tuple[Array, Array, int]:
+    def _no_value(self, texts: list[str], bad: int, name: str, column: Column, place: str) -> DataError:
+        """Return the error for a cell that is neither a value nor a code for missing."""
+        text = printable(texts[bad])[:40]
+        what = "no point of the compass in English" if _are_words(name, column) else "not a number"
+        do = self.column_map.advice(
+            f'set missing = ["{text}"] under [file], if it means missing',
+            f'with missing = ["{text}"] under [file], if it means missing',
+        )
+        if name == "dd":
+            do = advised_unit(texts, texts[bad], column.unit) or do
+        return DataError(
+            f"{self.label} {place}: '{text}' is {what}",
+            code="SPDE-D126",
+            where=f"{self.label} › {name.lstrip('@')}",
+            do=do,
+        )
+
+    def _lookup(self, texts: list[str], name: str, column: Column) -> tuple[Array, Array, int]:
         """Convert distinct texts: values, which are (non-empty) codes for missing, and the first that is neither."""
         declared = {code.strip() for code in (*column.missing, *self.column_map.text.missing)}
+        sentinels = TEXT_SENTINELS | NO_DIRECTION if name == "dd" else TEXT_SENTINELS
         decimal = self.layout.decimal if self.layout is not None else "."
         values = np.full(len(texts), np.nan)
         missing = np.zeros(len(texts), bool)
@@ -327,8 +351,14 @@ class Decoder:
             if column.split:
                 pieces = cell.split(column.split)
                 cell = pieces[column.part].strip() if column.part < len(pieces) else ""
-            if cell in declared or cell.lower() in TEXT_SENTINELS:
+            if cell in declared or cell.lower() in sentinels:
                 missing[i] = bool(cell)
+                continue
+            if _are_words(name, column):
+                point = point_of(cell)
+                if point is None:
+                    return values, missing, i
+                values[i] = point
                 continue
             try:
                 values[i] = float(cell.replace(decimal, ".") if decimal != "." else cell) * column.scale
@@ -341,3 +371,11 @@ class Decoder:
 
 def _shown(cell: Any) -> str:
     return f"{cell:g}" if isinstance(cell, float) else printable(cell)[:40]
+
+
+def _are_words(name: str, column: Column) -> bool:
+    return name == "dd" and is_compass(column.unit)
+
+
+def _are_numbers(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind))

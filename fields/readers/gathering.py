@@ -156,7 +156,7 @@ class _Reading:
                     done = member.consumed() if member.path is None else member.before + min(end, member.size)
                     self.work.progress("read", done, total, "bytes")
         if self.tally.rows == 0:
-            raise DataError(f"{printable(self.path.name)} holds no rows", code="SPDE-D025")
+            raise DataError(f"{printable(self.path.name)} holds no rows", code="SPDE-D025", do="fetch the file again")
         self._flush(index + 1, 0, complete=True)
 
     def _flush(self, index: int, offset: int, complete: bool = False) -> None:
@@ -231,7 +231,8 @@ class _Reading:
         elif source == "name":
             ids = [name_id(member.label, self.column_map.stations.pattern)]
         if "" in ids:
-            raise DataError(f"{member.label} has rows without a station id", code="SPDE-D033")
+            raise DataError(f"{member.label} has rows without a station id", code="SPDE-D033",
+                            do="fill in the ids, or remove these rows")  # fmt: skip
         before = len(self.roster.ids)
         codes = self.roster.codes(ids)[parsed.station]
         if self.listed is not None:
@@ -252,7 +253,7 @@ class _Reading:
                 f"{len(absent)} stations are not in the list of stations",
                 code="SPDE-D133",
                 where=locate(member.label, stations=absent),
-                do=f"complete the list: {self.options.stations or self.column_map.stations.file or '--station-list F'}",
+                do=f"complete the list of stations {self.options.stations or self.column_map.stations.file}",
             )
         for code, name in zip(self.roster.codes(ids).tolist(), ids):
             self.roster.names[code] = self.roster.names[code] or listed[name][3]

@@ -68,7 +68,7 @@ def reader(name: str) -> Reader:
             _load_plugin(name, _plugins()[name])
     if name not in _loaded:
         near = difflib.get_close_matches(name, names(), n=1)
-        hint = f"did you mean --reader {near[0]}?" if near else f"known: {', '.join(names())}"
+        hint = f"--reader {near[0]}" if near else f"known: {', '.join(names())}"
         raise UsageError(f"no reader '{printable(name)[:60]}'", code="SPDE-D107", do=hint)
     return _loaded[name]
 
@@ -86,6 +86,18 @@ def _load_plugin(name: str, point: EntryPoint) -> None:
         log.warning("reader plug-in '%s' (%s) failed to load and is skipped: %r", name, point.value, problem)
         return
     _loaded[name] = loaded
+
+
+def _other_form(path: Path) -> str:
+    """Advise in which form a source that no reader recognises can be read."""
+    if path.is_dir():
+        return "name a folder that holds tables or archives of them, or one of the files"
+    kind = file_kind(path)
+    if kind == "empty":
+        return "fetch the file again"
+    if kind in ("bzip2", "xz", "zstd"):
+        return "unpack it and ingest the files"
+    return "save it as CSV, parquet, npz or CF NetCDF"
 
 
 def detect(path: Path) -> Reader:
@@ -114,6 +126,6 @@ def detect(path: Path) -> Reader:
         raise DataError(
             f"no reader recognises {printable(path)}: it is {what}",
             code="SPDE-D107",
-            do=f"name one with --reader: {', '.join(names())}",
+            do=_other_form(path),
         )
     return best

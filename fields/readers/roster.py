@@ -102,7 +102,7 @@ class Roster:
                 where=locate(self.label, stations=moving, out_of=len(self.ids))
                 + f"   lat {self.lat[code]:.4f} lon {self.lon[code]:.4f} alt {self.alt[code]:.0f} m, then "
                 f"{lat[row]:.4f} {lon[row]:.4f} {alt[row]:.0f} m",
-                do=f"{self.command} --on-move split (or: first, to keep the first position)",
+                do=f"{self.command} --on-move split   or first, to keep the first position",
             )
         followed = codes.copy()
         places = np.round(np.stack([codes[rows].astype(float), lat[rows], lon[rows], alt[rows]]), 4)

@@ -126,7 +126,7 @@ def open_binary(path: Path) -> IO[bytes]:
     try:
         return open_regular(path)
     except FileNotFoundError:
-        raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100") from None
+        raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100", do="check the path") from None
     except NotRegularFileError:
         raise UsageError(f"{printable(path)} is not a regular file", code="SPDE-D100") from None
     except PermissionError:
@@ -216,7 +216,7 @@ def _no_npy(head: bytes, label: str) -> DataError:
         return DataError(f"{label} is a pickle, which is never loaded: it could run code", code="SPDE-D101",
                          do="save the numbers with numpy.save")  # fmt: skip
     what = {"text": "text (a CSV file under another name?)", "empty": "empty", "zip": "a zip archive (npz?)"}
-    do = "stationpde data ingest FILE --reader table -o OUT.zarr" if kind == "text" else ""
+    do = "--reader table" if kind == "text" else ""
     return DataError(f"{label} is not a NumPy array: it is {what.get(kind, kind)}", code="SPDE-D102", do=do or None)
 
 
@@ -254,13 +254,13 @@ def check_ratio(inflated: int, packed: int, label: str) -> None:
         )
 
 
-def check_total(needed: int, max_bytes: int, label: str) -> None:
-    """Refuse what is larger than the user allowed to be loaded."""
+def check_total(needed: int, max_bytes: int, label: str, *, is_option: bool = True) -> None:
+    """Refuse what is larger than the user allowed to be loaded; ``is_option``: whether the limit can be raised."""
     if needed > max_bytes:
         raise DataError(
             f"{label} needs {needed:,} bytes, at most {max_bytes:,} are loaded",
             code="SPDE-D105",
-            do=f"add --max-bytes {needed} if you trust it",
+            do=f"--max-bytes {needed}   if you trust it" if is_option else "give a smaller one, of this region alone",
         )
 
 

@@ -110,6 +110,8 @@ class ReadOptions:
         return [(option, value) for option, value in options if value is not None]
 
 
+# Options without a value.
+_SWITCHES = ("--fix", "--force", "--no-qc")
 # Options that may stand several times; the name before "=" distinguishes them.
 _REPEATED = ("--unit", "--missing", "--trust", "--accept")
 _OPTION = re.compile(r" (--[a-z-]+) ([^\s-]\S*)")
@@ -133,6 +135,20 @@ class Command:
         merged = {key(option): option for option in (*self.options, *more)}
         words = [word for option in merged.values() for word in option if word]
         return printable(shlex.join(["stationpde", "data", "ingest", self.source, "-o", self.output, *words]))
+
+    def completed(self, text: str) -> str:
+        """Write the whole command in place of the options that an advice begins with, alone or behind a colon."""
+        if "stationpde data ingest" in text:
+            return text
+        before, colon, after = text.rpartition(": --") if not text.startswith("--") else ("", "", text)
+        words = (f"--{after}" if colon else after).split(" ")
+        options: list[tuple[str, str]] = []
+        while words and words[0].startswith("--"):
+            option = words.pop(0)
+            options.append((option, "" if option in _SWITCHES or not words else words.pop(0)))
+        if not options:
+            return text
+        return " ".join([f"{before}{colon.removesuffix('--')}{self.with_options(*options)}", *words])
 
     def joined(self, texts: Iterable[str]) -> str | None:
         """Write one command with the options that all these texts advise; None where they advise fewer than two."""
@@ -178,6 +194,8 @@ class Source(ABC):
     zone: str = "UTC"
     pressure_kind: PressureKind = PressureKind.STATION
     about: str = ""
+    # Whether cells are text, so that a direction may be a word.
+    reads_words: bool = False
 
     def __init__(self) -> None:
         self.report = ProblemReport()
@@ -204,6 +222,7 @@ class SourceView(Source):
         self._inner = inner
         self.reader, self.label, self.network, self.units = inner.reader, inner.label, inner.network, inner.units
         self.axis, self.zone, self.pressure_kind, self.about = inner.axis, inner.zone, inner.pressure_kind, inner.about
+        self.reads_words = inner.reads_words
 
     def findings(self) -> ProblemReport:
         """Return the findings of the whole source."""

@@ -78,7 +78,7 @@ def listed_stations(source: Path, column_map: ColumnMap, options: object) -> Sta
         raise UsageError(
             "the map takes positions from a list of stations, and none is named",
             code="SPDE-D134",
-            do="add --station-list FILE.csv",
+            do="--station-list FILE.csv   with the columns that the map names under [station]",
         )
     path = Path(named) if named else folder / column_map.stations.file
     with open_binary(path) as file:

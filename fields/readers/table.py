@@ -36,6 +36,8 @@ _FEWEST_FOR_CLOCK = 5
 class TableSource(Source):
     """Spooled table on its regular axis."""
 
+    reads_words = True
+
     def __init__(
         self, path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace, reader: str = "table"
     ) -> None:
@@ -100,7 +102,7 @@ class TableSource(Source):
             report.notice(
                 "SPDE-D036", f"{self._off_axis:,} rows lie between the steps of the axis and were left out",
                 where=self.label,
-                do=f"{self._command.with_options(('--tolerance', '10min'))} takes those within 10 minutes",
+                do=f"{self._command.with_options(('--tolerance', '10min'))}   takes those within 10 minutes",
             )  # fmt: skip
         if self._holes.size and not self._gathered.zone_declared:
             # One absent hour on such a day may be chance, two are a rule.
@@ -174,7 +176,7 @@ def choose_map(path: Path, options: ReadOptions) -> ColumnMap:
         f"no shipped column map ({', '.join(_TRIED)}) fits {first.label}",
         code="SPDE-D124",
         where=f"its columns are {there}",
-        do="write one and add --map FILE.toml (`stationpde data where table` shows how)",
+        do="--map FILE.toml   with its columns; `stationpde data where table` shows a column map to begin with",
     )
 
 

@@ -113,15 +113,15 @@ class TimeColumns:
         where = f"format {' or '.join(form.formats)}"
         if form.order is not None:
             where += f", dates as {DATE_ORDERS[form.order]}"
-        do = "declare the format in a column map: --map FILE.toml"
+        do = self.column_map.advice("correct `format` under [time]", "with the format of the times")
         fitting = [o for o, times in numeric_dates(pa.array([text]))[0].items() if times[0] != UNPARSED]
         if form.order is not None and fitting:
             where += f"; it fits {' or '.join(DATE_ORDERS[o] for o in fitting)}"
             do = f"correct this date, or the order of dates: --date-order {fitting[0]}"
         elif readings := two_readings(text):
-            where, do = readings, f'{do}, format = "unix" or "%Y%m%d%H"'
+            where, do = readings, f'{do}: format = "unix" or "%Y%m%d%H"'
         elif _NUMBER.fullmatch(text):
-            do += ', format = "unix" (seconds since 1970), "unix-ms" or "excel" (days of a spreadsheet)'
+            do += ': format = "unix" (seconds since 1970), "unix-ms" or "excel" (days of a spreadsheet)'
         what = f"{self.label} {place}: '{printable(text)[:40]}' is not a time"
         return DataError(what, code="SPDE-D010", where=where, do=do)
 
@@ -145,7 +145,8 @@ class TimeColumns:
                 f"{self.label} {self.place(offset, row)}: {format_time(int(seconds[strange[0]]))} is outside the era "
                 "of stations, 1850 to 2100",
                 code="SPDE-D010",
-                do="correct this time, or declare the format of times in a column map: --map FILE.toml",
+                do="correct this time; or "
+                + self.column_map.advice("correct `format` under [time]", "with the format of the times"),
             )
 
 

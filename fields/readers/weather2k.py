@@ -76,12 +76,13 @@ class Weather2kSource(Source):
         self.zone = zone.name
         self.axis = self._axis(header.shape[2], options, zone, work)
         self.network = self._network(path)
-        self.units = {**_UNITS, "lat": "degrees", "lon": "degrees", "alt": "m", **options.units}
+        self.units = {**_UNITS, "lat": "degrees", "lon": "degrees", "alt": "m"}
+        self.units |= {name: unit for name, unit in options.units.items() if name in self.units}
         self.report.notice("SPDE-D141", f"read as {release.title}", where=self.label)
         if options.zone is None:
             self.report.notice(
                 "SPDE-D141", f"times are taken as {_ZONE}, which the file does not say", where=self.label,
-                do=work.command.with_options(("--time-zone", "UTC")) + " if they are UTC",
+                do=work.command.with_options(("--time-zone", "UTC")) + "   if they are UTC",
             )  # fmt: skip
 
     def _axis(self, length: int, options: ReadOptions, zone: Zone, work: Workspace) -> Axis:
@@ -93,7 +94,7 @@ class Weather2kSource(Source):
                 code="SPDE-D142",
                 where=f"{self.label} holds no times, only their order",
                 do=f"{work.command.with_options(('--start', _START), ('--time-zone', 'UTC'))}   with the real start "
-                f"and zone; with --step as well if it is not {step}",
+                f"and zone, and the step if it is not {step}",
             )
         if length != release.length and options.step is None:
             self.report.notice("SPDE-D141", f"times are taken as {step} apart, as in the release", where=self.label)

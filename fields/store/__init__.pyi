@@ -3,7 +3,9 @@ from .api import fingerprint as fingerprint
 from .api import is_store as is_store
 from .api import kind_of as kind_of
 from .api import open as open
+from .api import open_stations as open_stations
 from .api import open_store as open_store
+from .api import refuse_occupied as refuse_occupied
 from .api import template as template
 from .api import verify as verify
 from .api import verify_store as verify_store

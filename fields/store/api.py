@@ -97,7 +97,7 @@ def create(
     """
     target = Path(os.path.realpath(path))
     with atomic.machine_faults(target):
-        _refuse_occupied(target, force)
+        refuse_occupied(target, force)
     atomic.write_probe(target.parent)
     layouts = _layouts(template, time_block)
     description = _describe(template, layouts, identity, kind)
@@ -190,6 +190,20 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     return _manifest_of(Path(path)).kind
 
 
+def open_stations(path: str | os.PathLike[str], *, masked: bool = True) -> xr.Dataset:
+    """Open a store of stations as `open_store` does; one of fields is refused.
+
+    Raises
+    ------
+    DataError
+        If the store holds fields.
+    """
+    if kind_of(path) == "fields":
+        raise DataError(f"{path} holds fields, and stations are needed", code="SPDE-D070",
+                        do="name the store of stations from which they were lifted")  # fmt: skip
+    return open_store(path, masked=masked)
+
+
 def _check_codecs(store: Path, manifest: Manifest) -> None:
     """Refuse arrays whose codecs or sizes no store of ours has: a manifest that fits may come from anybody."""
     for name in manifest.arrays:
@@ -218,19 +232,20 @@ def _manifest_of(store: Path) -> Manifest:
     return Manifest.load(store)
 
 
-def _refuse_occupied(target: Path, force: bool) -> None:
+def refuse_occupied(target: Path, force: bool) -> None:
     """Refuse to overwrite without ``force``, and with it to replace anything but a store or an empty folder."""
     if not target.exists():
         return
-    if not force:
-        raise UsageError(f"{target} exists", code="SPDE-D003", do="add --force to replace it")
     marks = (MANIFEST, "zarr.json", ".zgroup")
     is_store_like = target.is_dir() and (any((target / name).exists() for name in marks) or not any(target.iterdir()))
     if not is_store_like:
         # A mistyped path must not cost a home directory.
         raise UsageError(
-            f"{target} is not a store, --force does not replace it", code="SPDE-D003", do="choose another output"
-        )
+            f"{target} exists and is not a store, --force does not replace it", code="SPDE-D003",
+            do="choose another output",
+        )  # fmt: skip
+    if not force:
+        raise UsageError(f"{target} exists", code="SPDE-D003", do="add --force (in Python: force=True) to replace it")
 
 
 def _claim(target: Path, description: str, resume: bool) -> tuple[Path, Any, bool]:

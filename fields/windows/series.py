@@ -141,13 +141,13 @@ class StationSeries:
                 "SPDE-D041", f"{counted(int(sparse.sum()), 'station')} left out: too many gaps in the training period",
                 where=locate(stations=ids[sparse], out_of=ids.size),
                 why=f"{_lacking(missing, sparse, most)}, allowed {most:.0%}",
-                do="keep all with --set data.max_missing=1",
+                do="`stationpde train --set data.max_missing=1` keeps all",
             )  # fmt: skip
         dense = ~silent & ~sparse
         if not dense.any():
             raise DataError(
                 "no station is left", code="SPDE-D025", where=f"{ids.size} stations, {int(silent.sum())} silent",
-                do="--set data.max_missing=1",
+                do="data.max_missing=1   keeps all that report anything",
             )  # fmt: skip
         return self if dense.all() else self.take(dense)
 
@@ -253,7 +253,8 @@ def _blocks(ds: xr.Dataset, steps: int) -> Iterator[tuple[int, int]]:
 
 
 def _absent(name: str, label: str) -> DataError:
-    reference = f"--missing p={PressureKind.STANDARD_ATMOSPHERE.option} takes a reference that is not scored"
+    option = f"--missing p={PressureKind.STANDARD_ATMOSPHERE.option}"
+    reference = f"stationpde data ingest SRC -o OUT.zarr {option}   takes a reference that is not scored"
     do = reference if name == "p" else None
     return DataError(f"{name} is missing everywhere", code="SPDE-D019", where=locate(label, name) or None, do=do)
 

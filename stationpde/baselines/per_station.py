@@ -218,7 +218,7 @@ class NetworkLearner:
             raise UsageError(
                 f"a network built for {most} steps cannot forecast {leads}",
                 code="SPDE-T001",
-                do=f"--set data.horizon={leads} and train it again",
+                do=f"train it again with data.horizon={leads}",
             )
         return leads
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -41,8 +42,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except FileNotFoundError:
         raise ConfigError(
-            f"there is no file {path.name}", code="SPDE-C003", where=where, do="stationpde config init"
-        ) from None
+            f"there is no file {path.name}", code="SPDE-C003", where=where,
+            do=f"stationpde config init {shlex.quote(where)}   writes one",
+        ) from None  # fmt: skip
     except NotRegularFileError:
         if path.is_dir():
             raise ConfigError(
@@ -55,9 +57,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         ) from None  # fmt: skip
     except UnicodeDecodeError as problem:
         line = problem.object[: problem.start].count(b"\n") + 1
-        raise ConfigError(f"line {line} is not UTF-8 text", code="SPDE-C003", where=where) from None
+        raise ConfigError(f"line {line} is not UTF-8 text", code="SPDE-C003", where=where,
+                          do="save it as UTF-8") from None  # fmt: skip
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise ConfigError(f"not valid TOML: {problem}", code="SPDE-C003", where=where) from None
+        raise ConfigError(f"not valid TOML: {problem}", code="SPDE-C003", where=where,
+                          do="correct that line") from None  # fmt: skip
 
 
 def merged(base: Mapping[str, Any], change: Mapping[str, Any], replace: bool = False) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Config(Section):
             if gone:
                 raise ConfigError(
                     f"a key is no longer there: {listed}", code="SPDE-C005", where=where,
-                    do="docs/configuration.md lists removed keys, stationpde config show the present ones",
+                    do="docs/configuration.md lists removed keys, `stationpde config show` the present ones",
                 ) from None  # fmt: skip
             raise ConfigError(listed, code="SPDE-C001", where=where, do="stationpde config show") from None
         return config
@@ -175,7 +175,9 @@ class Config(Section):
         for pair in pairs:
             key, equals, text = pair.partition("=")
             if not equals or not key.strip():
-                raise ConfigError(f"'{pair}' is not of the form key=value", code="SPDE-C002", do="--set train.epochs=3")
+                raise ConfigError(
+                    f"'{pair}' is not of the form key=value", code="SPDE-C002", do="write it as train.epochs=3"
+                )
             place = key.strip().split(".")
             tree = merged(tree, nested(place, _value(text.strip(), place)), replace=True)
         return Config.parse(tree, where="--set")

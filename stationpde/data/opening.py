@@ -9,6 +9,7 @@ files and options reads.
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import shlex
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ from fields import atomic, store
 from fields.errors import DataError, FieldsError, ProblemReport, UsageError, printable
 from fields.ingest import IngestOptions, ingest_files, substitutes_of
 from fields.progress import Watcher
-from fields.readers import download_guide, identity_of
+from fields.readers import Command, download_guide, identity_of
 from fields.store import DataCard, data_card
 from fields.times import with_utc_times
 from fields.variables import STATE_VARIABLES, PressureKind, cf_attributes
@@ -41,15 +42,16 @@ _LENGTH_UNKNOWN = "SPDE-D142"
 _PLACE_COMPLETED = "SPDE-D008"
 # Stands where a typed name would, for a dataset that was given as an object.
 _IN_MEMORY = "<dataset>"
-# How a command is told where observations lie, for advice that can be typed.
+# The file that such a dataset is saved to before a command can read it.
+_SAVED = "dataset.nc"
+_INGEST = "stationpde data ingest"
+# How a command is told where observations lie, for advice that can be typed; the others have `--obs`.
 _TYPED = {
     "train": "train {name} --obs {path}",
     "benchmark": "benchmark {path}",
     "ablate": "ablate {path}",
-    "evaluate": "evaluate RUN --obs {path}",
-    "forecast": "forecast RUN --obs {path}",
-    "report": "report RUN --obs {path}",
     "plot transport": "plot transport {path} -o OUT.png",
+    "plot w-alt": "plot w-alt {path} -o OUT.png",
 }
 # Commands with options for the clock of an array that has no times.
 _HAVE_START = ("train",)
@@ -144,7 +146,7 @@ def open_observations(
             if not store.is_store(files):
                 ingest = _Ingest(name, files, chosen, watcher, findings, command)
                 opened_store = ingest.into_cache(Path(cache)) if cache is not None else ingest.into_scratch(stack)
-            raw = store.open_store(opened_store, masked=False)
+            raw = store.open_stations(opened_store, masked=False)
         if raw.sizes.get("station", 0) == 0 or raw.sizes.get("time", 0) == 0:
             raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
         raw, notes = (raw, ()) if trained is None else complete_places(raw, trained)
@@ -187,8 +189,8 @@ def _files_of(source: Observations, path: str | Path | None, command: str, stack
     """Return the name of a source as typed, and the path of its files or store."""
     if isinstance(source, xr.Dataset):
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="stationpde-")))
-        source.to_netcdf(folder / "dataset.nc")
-        return _IN_MEMORY, folder / "dataset.nc"
+        source.to_netcdf(folder / _SAVED)
+        return _IN_MEMORY, folder / _SAVED
     name = str(source)
     files = Path(path) if path is not None else None if _dataset_name(source) else Path(source)
     if files is not None and files.exists():
@@ -206,8 +208,9 @@ def _files_of(source: Observations, path: str | Path | None, command: str, stack
 
 
 def _command_with(command: str, name: str, path: str) -> str:
-    typed = _TYPED.get(command, f"{command} {{path}}")
-    return f"stationpde {typed.format(name=shlex.quote(name), path=shlex.quote(path))}"
+    if command not in _TYPED:
+        return f"--obs {shlex.quote(path)}   with the path of its files"
+    return f"stationpde {_TYPED[command].format(name=shlex.quote(name), path=shlex.quote(path))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +227,7 @@ class _Ingest:
     def into_scratch(self, stack: ExitStack) -> Path:
         """Ingest into a store that is removed with ``stack``."""
         target = Path(stack.enter_context(TemporaryDirectory(prefix="stationpde-"))) / "observations.zarr"
-        try:
-            self._run(target)
-        except FieldsError as problem:
-            # What a scratch folder holds is gone when the advised command is typed: name an output that stays.
-            output = f"{self.files.name.partition('.')[0] or 'observations'}.zarr"
-            _rename_in(problem, str(target), shlex.quote(output))
-            if self.name == _IN_MEMORY:
-                _rename_in(problem, str(self.files), "dataset.nc")
-            raise
+        self._run(target)
         return target
 
     def into_cache(self, folder: Path) -> Path:
@@ -260,30 +255,41 @@ class _Ingest:
 
     def _run(self, target: Path) -> str:
         """Ingest into a new store and return its fingerprint."""
+        settings = self._settings()
+        # The store that is written here is a scratch file or a run's own: the advised command writes another.
+        advised = Command(self._typed_source(), self._advised_output(), replace(settings, force=False).typed())
         try:
-            result = ingest_files(self.files, target, self._settings(), self.watcher)
-        except DataError as problem:
-            if problem.code == _LENGTH_UNKNOWN:
-                problem.do = printable(self._advice_for_start())
+            result = ingest_files(self.files, target, settings, self.watcher, advised)
+        except FieldsError as problem:
+            _rename_in(problem, str(target), advised.output)
+            if self.name == _IN_MEMORY:
+                _rename_in(problem, str(self.files), _SAVED)
+            if problem.code == _LENGTH_UNKNOWN and self.command in _HAVE_START:
+                clock = "--start 2023-01-01 --time-zone UTC   with the real start and zone"
+                typed = _command_with(self.command, self.name, str(self.files))
+                problem.do = printable(f"{typed} {clock}; the rest as you typed it")
+            elif problem.do and _INGEST in problem.do:
+                problem.do = self._with_next(problem.do)
             raise
         self.report.extend(result.report)
         return result.fingerprint
 
-    def _advice_for_start(self) -> str:
-        clock = "--start 2023-01-01 --time-zone UTC   with the real start and zone"
-        if self.command in _HAVE_START:
-            return f"{_command_with(self.command, self.name, str(self.files))} {clock}; the rest as you typed it"
-        # Without these options of its own, the command is given a store.
-        ingest = shlex.join(["stationpde", "data", "ingest", str(self.files), "-o", "OUT.zarr"])
-        return f"{ingest} {clock}; then {_command_with(self.command, self.name, 'OUT.zarr')}"
+    def _typed_source(self) -> str:
+        return _SAVED if self.name == _IN_MEMORY else str(self.files)
+
+    def _advised_output(self) -> str:
+        """Return the name of a store that is not there yet."""
+        stem = self.files.name.partition(".")[0] or "observations"
+        return next(name for n in itertools.count(1) if not Path(name := f"{stem}{f'-{n}' * (n > 1)}.zarr").exists())
+
+    def _with_next(self, do: str) -> str:
+        """Write what precedes and what follows the ingest that an advice names."""
+        before = f"save the dataset as {_SAVED}, then " if self.name == _IN_MEMORY else ""
+        former = "the dataset" if self.name == _IN_MEMORY else printable(self.files)
+        return f"{before}{do}; then the same as now with {self._advised_output()} in place of {former}"
 
 
 def _rename_in(problem: FieldsError, old: str, new: str) -> None:
-    """Replace a path in everything that an error says."""
+    """Replace a path in what an error says."""
     problem.message = problem.message.replace(old, new)
     problem.where = problem.where and problem.where.replace(old, new)
-    problem.do = problem.do and problem.do.replace(old, new)
-    problem.problems = tuple(
-        replace(one, what=one.what.replace(old, new), where=one.where.replace(old, new), do=one.do.replace(old, new))
-        for one in problem.problems
-    )

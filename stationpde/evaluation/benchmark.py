@@ -78,7 +78,7 @@ class BenchmarkPlan:
         if any(pair.partition("=")[0].strip() == "data.quality" for pair in self.overrides):
             raise UsageError(
                 "data.quality is set for all models by an option of its own", code="SPDE-B007",
-                do="--quality full or --quality gross",
+                do="leave it out, and add --quality full or --quality gross",
             )  # fmt: skip
 
     def config(self, model: Contestant, task: Task) -> Config:

@@ -132,7 +132,7 @@ def _reference(
     if chosen.peer is None:
         raise UsageError(
             f"'{name}' is a variant of the model, not a reference", code="SPDE-B005",
-            do="stationpde benchmark compares variants on one record",
+            do="`stationpde benchmark` compares variants on one record",
         )  # fmt: skip
     task = Task("w2k-like", 24, name, config.train.seed, cap=request.cap if chosen.learns else None)
 

@@ -121,10 +121,11 @@ def parity(model: StationPDEModel, rollout: Rollout, history: Tensor, issue_time
 def _refuse(target: Path, kind: str, force: bool) -> None:
     if kind not in FORMATS:
         raise UsageError(f"no format '{kind}'", code="SPDE-T099", do=f"--format {' or '.join(FORMATS)}")
-    if target.exists() and not force:
-        raise UsageError(f"{target} exists", code="SPDE-T098", do="add --force to replace it")
     if target.exists() and not (target / ABOUT).is_file():
-        raise UsageError(f"{target} is no export, --force does not replace it", code="SPDE-T098")
+        raise UsageError(f"{target} exists and is no export, --force does not replace it", code="SPDE-T098",
+                         do="choose another output")  # fmt: skip
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists", code="SPDE-T098", do="add --force (in Python: force=True) to replace it")
     missing = [name for name in _PACKAGES.get(kind, ()) if find_spec(name) is None]
     if missing:
         raise ResourceError(

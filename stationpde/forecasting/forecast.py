@@ -7,6 +7,7 @@ the gates (`stationpde.forecasting.gates`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from fields.grid import check_places
 from fields.ingest import IngestOptions
 from fields.lift import read_points
 from fields.times import format_iso, format_time, to_datetime64
-from fields.variables import STATE_VARIABLES, cf_attributes
+from fields.variables import COORDINATES, STATE_VARIABLES, cf_attributes
 from fields.windows import Stations
 from stationpde.data import HistoryWindow, Observations, WindowRequest, describe_quality, read_window
 from stationpde.errors import TrainingDivergedError, UsageError
@@ -162,7 +163,9 @@ def check_result(start: ForecastStart, checked: Audit, runs: Sequence[LoadedRun]
     if not checked.finite:
         raise TrainingDivergedError(
             f"the forecast from {format_time(start.window.issue_time)} is not finite", code="SPDE-T093",
-            where=str(runs[0].path), do="stationpde run verify; train again with a smaller --set train.lr",
+            where=str(runs[0].path),
+            do=f"stationpde run verify {shlex.quote(str(runs[0].path))}; if it is whole, train again with a smaller "
+            "train.lr",
         )  # fmt: skip
     check_clamped(start.gates, checked.clamped)
     start.gates.close()
@@ -292,7 +295,21 @@ def read_stations(source: Any) -> Stations | None:
 
 
 def with_altitudes(model: StationPDEModel, stations: Stations) -> Stations:
-    """Fill in the altitude of the model's terrain for stations whose altitude is not known."""
+    """Fill in the altitude of the model's terrain for stations whose altitude is not known.
+
+    Raises
+    ------
+    DataError
+        If an altitude is one that no place has.
+    """
+    low, high = COORDINATES["alt"].hard
+    odd = np.flatnonzero((stations.alt < low) | (stations.alt > high))
+    if odd.size:
+        raise DataError(
+            f"the altitude of station '{printable(stations.id[odd[0]])}' is {stations.alt[odd[0]]:g} m, allowed are "
+            f"{low:g} to {high:g}", code="SPDE-D015",
+            do="correct it, or leave it empty: the altitude of the terrain takes its place",
+        )  # fmt: skip
     unknown = ~np.isfinite(stations.alt)
     if not unknown.any():
         return stations

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fields.errors import DataError
-from fields.times import format_span, format_time
+from fields.times import format_iso, format_span, format_time
 from fields.variables import STATE_VARIABLES, to_display
 from fields.windows import Stations, StationSeries
 from stationpde.data import HistoryCoverage, WindowRequest
@@ -74,7 +74,7 @@ def issue_step(series: StationSeries, history: int, at: Any = None, default: int
         raise DataError(
             f"{format_time(issue)} is not in the record, which runs from {format_time(int(series.time[0]))} to "
             f"{format_time(int(series.time[-1]))} in steps of {format_span(series.step_seconds)}",
-            code="SPDE-R010", do=f"--at {format_time(int(series.time[-1]))}",
+            code="SPDE-R010", do=f"--at {format_iso(int(series.time[-1]))}",
         )  # fmt: skip
     first = step - history + 1
     if first < 0 or series.time[step] - series.time[first] != (history - 1) * series.step_seconds:

@@ -39,10 +39,11 @@ def check_output(path: Path, force: bool) -> None:
             f"'{path.name}' has no ending that says what it is", code="SPDE-T097",
             do=f"end the name in one of {', '.join(FORMATS)}",
         )  # fmt: skip
-    if path.exists() and not force:
-        raise UsageError(f"{path} exists", code="SPDE-T098", do="add --force to replace it")
     if path.is_dir() and path.suffix.lower() != ".zarr":
-        raise UsageError(f"{path} is a directory, --force does not replace it", code="SPDE-T098")
+        raise UsageError(f"{path} is a directory, --force does not replace it", code="SPDE-T098",
+                         do="choose another output")  # fmt: skip
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists", code="SPDE-T098", do="add --force (in Python: force=True) to replace it")
     atomic.write_probe(path.parent)
 
 

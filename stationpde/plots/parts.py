@@ -46,7 +46,7 @@ def read_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise DataError(
             f"{printable(path)} holds no table of models and variables", code="SPDE-R012",
-            do="stationpde ablate STORE -o DIR writes DIR/results.json",
+            do="stationpde ablate STORE -o DIR   writes DIR/results.json",
         ) from problem  # fmt: skip
     return scores
 
@@ -65,7 +65,7 @@ def read_altitude_weights(path: str | os.PathLike[str]) -> dict[float, dict[str,
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise DataError(
             f"{printable(path)} holds no table of weights and variables", code="SPDE-R012",
-            do="stationpde plot w-alt STORE -o F.png writes RUNS/w_alt.json",
+            do="stationpde plot w-alt STORE -o F.png   writes RUNS/w_alt.json",
         ) from problem  # fmt: skip
 
 

@@ -51,8 +51,10 @@ def check_picture(path: str | os.PathLike[str], force: bool = False) -> Path:
             f"'{target.name}' has no ending of a picture", code="SPDE-R001",
             do=f"end the name in one of {', '.join(FORMATS)}",
         )  # fmt: skip
-    if target.exists() and (target.is_dir() or not force):
-        raise UsageError(f"{target} exists", code="SPDE-R002", do="add --force to replace it")
+    if target.is_dir():
+        raise UsageError(f"{target} is a directory", code="SPDE-R002", do="choose another name")
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists", code="SPDE-R002", do="add --force (in Python: force=True) to replace it")
     atomic.write_probe(target.parent)
     return target
 

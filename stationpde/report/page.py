@@ -36,8 +36,10 @@ def check_page(path: str | Path, force: bool = False) -> Path:
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"'{target.name}' is no name of a page", code="SPDE-R001", do="end it in .html")
-    if target.exists() and (target.is_dir() or not force):
-        raise UsageError(f"{target} exists", code="SPDE-R002", do="add --force to replace it")
+    if target.is_dir():
+        raise UsageError(f"{target} is a directory", code="SPDE-R002", do="choose another name")
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists", code="SPDE-R002", do="add --force (in Python: force=True) to replace it")
     atomic.write_probe(target.parent)
     return target
 

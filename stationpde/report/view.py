@@ -234,8 +234,9 @@ def _rule(name: str, model: StationPDEModel, source: WindowSource) -> Any:
     reference = baseline(name)
     if reference.kind == "trained" or reference.members:
         raise UsageError(
-            f"{name} must be trained first", code="SPDE-R005", do="stationpde evaluate RUN --against trains references"
-        )
+            f"{name} must be trained first", code="SPDE-R005",
+            do=f"stationpde evaluate RUN --against {name}   trains it",
+        )  # fmt: skip
     return reference.make(model.config, without_test(source))
 
 

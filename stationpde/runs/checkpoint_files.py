@@ -122,7 +122,7 @@ def newest_valid(folder: Path) -> Path | None:
     if checkpoints:
         raise CorruptArtefactError(
             f"all {len(checkpoints)} checkpoints are damaged", where=str(folder),
-            do="restore one from a copy, or start a new run with another --run",
+            do="restore one from a copy, or start a new run in another directory",
         )  # fmt: skip
     return None
 

@@ -71,7 +71,7 @@ def load_run(
         raise UsageError(
             f"there is no run at {directory.path}",
             code="SPDE-T090",
-            do="stationpde run list DIR shows the runs below a directory",
+            do="stationpde run list DIR   shows the runs below a directory",
         )
     _refuse_foreign(directory)
     record = directory.record()
@@ -88,7 +88,7 @@ def _refuse_foreign(directory: RunDirectory) -> None:
     if directory.record_path.exists() or directory.checkpoints.is_dir():
         return
     below = ", ".join(shlex.quote(str(run.path)) for run in find_runs(directory.path)[:5])
-    remedy = f"name a run below it: {below}" if below else "stationpde run list DIR shows the runs below a directory"
+    remedy = f"name a run below it: {below}" if below else "stationpde run list DIR   shows the runs below a directory"
     raise UsageError(
         f"{directory.path} is not a run: it holds neither run.json nor checkpoints",
         code="SPDE-T090", do=remedy,

@@ -74,7 +74,7 @@ class RunLock:
             f"another process is training this run: pid {holder.get('pid', '?')} on {holder.get('host', '?')}",
             code="SPDE-T080",
             where=str(self.path.parent),
-            do="wait for it to end, or choose another --run",
+            do="wait for it to end, or choose another directory for the run",
         )
 
 

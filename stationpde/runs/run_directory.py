@@ -59,7 +59,9 @@ class RunDirectory:
         if self.record_path.exists() or checkpoint_files.listed(self.checkpoints):
             return True
         if self.path.exists() and not self.path.is_dir():
-            raise UsageError(f"{self.path} is no directory", code="SPDE-T001", do="choose another --run")
+            raise UsageError(
+                f"{self.path} is no directory", code="SPDE-T001", do="choose another directory for the run"
+            )
         # Files that a start leaves behind when it is killed early; `data` is the store of a raw file.
         ours = {"config.toml", "lock", "lock.json", "checkpoints", "metrics.jsonl"}
         foreign = [p.name for p in self.path.iterdir() if p.name not in ours] if self.path.is_dir() else []
@@ -68,7 +70,7 @@ class RunDirectory:
             raise UsageError(
                 f"{self.path} exists and is no run (it holds {', '.join(sorted(foreign)[:3])})",
                 code="SPDE-T001",
-                do="choose another --run",
+                do="choose another directory for the run",
             )
         return False
 

@@ -178,7 +178,7 @@ class Trainer:
             f"training diverged at step {state.step:,} after {state.guard.rollbacks} roll-backs; "
             f"first not finite: {culprits[0]}",
             where=str(path),
-            do="--set train.lr=… to something smaller, or look at the windows that the file names; "
+            do="begin another run with a smaller train.lr, or look at the windows that the file names; "
             "the last good checkpoint is kept",
         )
 

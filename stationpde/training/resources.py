@@ -35,14 +35,14 @@ def process_faults(config: Config) -> Iterator[None]:
 def _out_of_memory(config: Config, problem: BaseException) -> ResourceError:
     train, ways = config.train, []
     if train.batch > 1:
-        ways.append(f"--set train.batch={max(1, train.batch // 2)}")
+        ways.append(f"train.batch={max(1, train.batch // 2)}")
     if not train.recompute:
-        ways.append("--set train.recompute=true")
+        ways.append("train.recompute=true")
     if config.grid.height > 8:
-        ways.append(f"--set grid.height={max(8, config.grid.height // 2)}")
+        ways.append(f"grid.height={max(8, config.grid.height // 2)}")
     return ResourceError(
         f"out of memory with batches of {train.batch} on {config.grid.height} grid rows: "
         f"{str(problem).splitlines()[0][:200] if str(problem) else type(problem).__name__}",
         code="SPDE-T073",
-        do=f"{', or '.join(ways) or 'a machine with more memory'}; --dry-run states the need beforehand",
+        do=f"{', or '.join(ways) or 'a machine with more memory'}; `stationpde train --dry-run` states the need",
     )

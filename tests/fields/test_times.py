@@ -100,7 +100,9 @@ def test_digits_that_are_no_date_are_refused_and_not_taken_for_a_year(text):
         parse_time(text)
 
 
-@pytest.mark.parametrize("time", [None, True, float("nan"), np.datetime64("NaT"), [NOON], object()], ids=lambda time: type(time).__name__)
+@pytest.mark.parametrize(
+    "time", [None, True, float("nan"), np.datetime64("NaT"), [NOON], object()], ids=lambda time: type(time).__name__
+)
 def test_what_is_no_time_at_all_is_refused_with_an_example(time):
     with pytest.raises(UsageError, match="is not a time"):
         parse_time(time)

@@ -16,10 +16,11 @@ from fields.ingest.pipeline import ingest_files
 from fields.synthetic.network import make_network
 
 
-def findings(ds, sign=1.0, source_variable="u", **subject):
+def findings(ds, sign=1.0, source_variable="u", declared="degrees", **subject):
     p, u, v = (ds[name].values.astype(float) for name in ("p", "u", "v"))
     places = ds["lat"].values, ds["lon"].values
-    return check_wind_direction(p, sign * u, sign * v, ds["time"].values, places, Subject(**subject), source_variable)
+    wind = sign * u, sign * v
+    return check_wind_direction(p, *wind, ds["time"].values, places, Subject(**subject), source_variable, declared)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,14 @@ def test_a_true_wind_passes_and_a_reversed_one_is_an_error(network):
     report = findings(network, -1.0)
     assert [p.code for p in report.errors] == ["SPDE-D012"]
     assert "change the sign of u and v" in report.errors[0].do
-    assert "--unit dd=towards" in findings(network, -1.0, "dd").errors[0].do
+
+
+@pytest.mark.parametrize(
+    ("declared", "contrary"),
+    [("degrees", "towards"), ("towards", "degrees"), ("compass", "compass-towards"), ("compass-towards", "compass")],
+)
+def test_the_unit_that_is_advised_is_the_contrary_of_the_declared_one(network, declared, contrary):
+    assert f"--unit dd={contrary} " in f"{findings(network, -1.0, 'dd', declared).errors[0].do} "
 
 
 def test_south_of_the_equator_the_wind_turns_the_other_way(network):
@@ -44,6 +52,8 @@ def test_south_of_the_equator_the_wind_turns_the_other_way(network):
 def test_a_user_may_vouch_for_the_wind(network):
     report = findings(network, -1.0, trust=("u",))
     assert report.ok and report.warnings
+    # Somebody who did is not advised to do so.
+    assert "--trust" in findings(network, -1.0).errors[0].do and "--trust" not in report.warnings[0].do
 
 
 @pytest.mark.parametrize(

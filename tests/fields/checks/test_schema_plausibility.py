@@ -77,6 +77,15 @@ def test_a_user_may_vouch_for_the_values(network):
     assert report.ok and len(report.warnings) == 1
 
 
+def test_components_of_the_wind_are_declared_each(network):
+    u, v = (in_unit(network, "ff", "km/h") * 2 for _ in "uv")
+    gate = UnitGate({"u": "m/s", "v": "m/s"}, network["station"].values)
+    for name, values in (("u", u * 0.6), ("v", v * 0.6)):
+        gate.convert(name, values.astype(np.float32))
+    advice = " ".join(problem.do for problem in gate.report().errors)
+    assert "--unit u=" in advice and "--unit v=" in advice and "ff=" not in advice
+
+
 def test_whole_wind_speeds_ask_whether_they_are_knots(network, subject):
     report = check_values("ff", np.round(in_unit(network, "ff", "m/s")), "m/s", subject)
     assert report.ok and "--unit ff=kt" in report.notices[0].do
@@ -236,3 +245,22 @@ def test_all_real_networks_pass_as_what_they_are_and_fail_as_what_they_are_not(s
     assert not check_values("p", obs[..., 2], "Pa", subject).ok
     assert not check_values("t", obs[..., 3], "K", subject).ok
     assert not check_values("rh", obs[..., 4], "1", subject).ok
+
+
+def test_one_mistyped_altitude_is_no_network_in_feet(network, subject):
+    lat, lon, alt = (network[c].values.copy() for c in ("lat", "lon", "alt"))
+    alt[4] = 9999.0
+    (problem,) = check_coordinates(lat, lon, alt, subject).errors
+    assert problem.code == "SPDE-D015" and "station S004" in problem.where
+    assert problem.do.endswith(f"{subject.command} --drop S004") and "alt=ft" not in problem.do
+    # Nor do feet, once they are declared, lead back: without that station, metres do.
+    (problem,) = check_pressure_profile(network["p"].values, alt * 0.3048, subject).errors
+    assert problem.do.endswith(f"{subject.command} --drop S004 --unit alt=m")
+
+
+def test_a_pressure_that_no_unit_explains_is_not_called_mercury(network, subject):
+    alt = network["alt"].values
+    (problem,) = check_pressure_profile(network["p"].values * 0.88, alt, subject).errors
+    assert "mmHg" not in problem.do and problem.do.endswith("--trust p")
+    (problem,) = check_pressure_profile(network["p"].values * 0.750062, alt, subject).errors
+    assert problem.do.endswith("--unit p=mmHg")

@@ -100,6 +100,22 @@ def test_bad_places_are_refused_with_their_line(text, match, tmp_path):
         read_points(tmp_path / "p.csv")
 
 
+def test_a_table_of_places_that_is_not_there_is_a_usage_error(tmp_path):
+    for path in (tmp_path / "nowhere.csv", tmp_path):
+        with pytest.raises(UsageError) as caught:
+            read_points(path)
+        assert caught.value.code == "SPDE-D100"
+
+
+def test_a_field_store_is_no_station_store(tmp_path):
+    stations = store.write_store(make_stations(2, 6), tmp_path / "in.zarr")
+    lift_to_store(stations, tmp_path / "fields.zarr", height=8)
+    with pytest.raises(DataError, match="holds fields") as caught:
+        lift_to_store(tmp_path / "fields.zarr", tmp_path / "again.zarr", height=8)
+    assert caught.value.code == "SPDE-D070"
+    assert store.open_stations(stations).sizes["station"] == 6
+
+
 def test_a_station_store_is_no_field_store(tmp_path):
     path = store.write_store(make_stations(2, 4), tmp_path / "in.zarr")
     with pytest.raises(CorruptStoreError) as caught:

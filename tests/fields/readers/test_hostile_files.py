@@ -1,5 +1,6 @@
 """Hostile and broken files: a typed error each, no code run, nothing written elsewhere, little memory."""
 
+import gzip
 import json
 import os
 import re
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import hostile_corpus
-from fields.errors import FieldsError
+from fields.errors import DataError, FieldsError
 from fields.ingest.pipeline import IngestOptions, ingest_files
 from fields.readers import ReadOptions
+from reader_files import Weather, write_rows
 
 # Run in a process of its own: each file's growth of the peak is what that file cost beyond the imported process.
 SCRIPT = """
@@ -178,3 +180,23 @@ def test_a_hostile_file_name_is_shown_escaped(tmp_path):
         ingest_files(path, tmp_path / "o.zarr", IngestOptions(read=ReadOptions()))
     assert "\x1b" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.02, 0.3, 0.66, 0.99])
+def test_a_packed_table_that_was_cut_off_is_damaged_and_no_trap(tmp_path, share):
+    """Its last bytes are no size: read as one, they claim anything."""
+    write_rows(tmp_path / "obs.csv", Weather(8, 400).rows())
+    packed = gzip.compress((tmp_path / "obs.csv").read_bytes())
+    for cut in range(5):
+        (tmp_path / "obs.csv.gz").write_bytes(packed[: int(share * len(packed)) + 20 + cut])
+        with pytest.raises(DataError) as caught:
+            ingest_files(tmp_path / "obs.csv.gz", tmp_path / "o.zarr")
+        assert caught.value.code == "SPDE-D103" and caught.value.do == "fetch the file again"
+
+
+def test_a_packed_table_that_inflates_beyond_measure_is_a_trap(tmp_path):
+    for size in (3 << 20, 64 << 20):
+        (tmp_path / "obs.csv.gz").write_bytes(gzip.compress(b"0" * size))
+        with pytest.raises(DataError) as caught:
+            ingest_files(tmp_path / "obs.csv.gz", tmp_path / "o.zarr")
+        assert caught.value.code == "SPDE-D104"

@@ -113,3 +113,18 @@ def test_every_time_goes_to_the_nearest_step(times, step):
     slot, distance = axis.slots(np.asarray(times, np.int64))
     assert np.all(distance <= step // 2)
     assert np.array_equal(np.abs(np.asarray(times) - slot * step), distance)
+
+
+@pytest.mark.parametrize(
+    ("jitter", "step", "advice"),
+    [(7, HOUR, "--step 1h --tolerance 10min"), (90, 600, "--step 10min --tolerance 150s"),
+     (500, 3 * HOUR, "--step 3h --tolerance 10min")],
+)  # fmt: skip
+def test_times_that_jitter_are_advised_the_round_step_that_takes_them(jitter, step, advice):
+    times = np.arange(300) * step
+    both = np.unique(np.concatenate([times, times[::3] + jitter]))
+    with pytest.raises(DataError, match="irregular") as caught:
+        axis_of(both)
+    assert caught.value.do.endswith(advice)
+    axis = axis_of(both, step, [600, 150][step == 600])
+    assert axis.step == step and axis.count == 300

@@ -124,3 +124,17 @@ def test_whatever_a_map_says_it_is_read_or_refused_with_a_typed_error(table, con
 def test_any_bytes_are_refused_with_a_typed_error(raw):
     with pytest.raises(MapError):
         parse_map(raw, "mine.toml")
+
+
+def test_who_wrote_a_map_is_advised_to_mend_it_and_who_did_not_to_write_one():
+    own, shipped = parsed(""), shipped_map("tidy")
+    assert own.advice("correct `format`", "with the format") == "in the column map mine.toml, correct `format`"
+    assert shipped.advice("correct `format`", "with the format").startswith("--map FILE.toml   with the format")
+
+
+def test_words_are_a_unit_of_directions_alone():
+    assert parsed('dd = { column = "dd", unit = "compass" }').variables["dd"].unit == "compass"
+    with pytest.raises(MapError, match=r"no known unit|does not measure") as caught:
+        parse_map(VARIABLES.replace("degC", "compass").encode(), "mine.toml")
+    # An option would come after the map was read.
+    assert caught.value.do == "declare one of degC, K, degF"

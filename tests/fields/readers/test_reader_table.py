@@ -164,7 +164,7 @@ def test_conflicting_duplicates_are_refused_with_both_ways_out(tmp_path, contrad
     with pytest.raises(DataError, match="S000 at 2021-03-01 00:00:00") as caught:
         read_all(source)
     assert caught.value.code == "SPDE-D034"
-    assert "--on-duplicate first (or mean)" in caught.value.do
+    assert "--on-duplicate first   or mean" in caught.value.do
 
 
 @pytest.mark.parametrize(("choice", "shift"), [("first", 0.0), ("mean", 2.0)])

@@ -53,7 +53,7 @@ def test_an_unknown_length_asks_for_its_start_with_the_command(tmp_path):
     with pytest.raises(DataError) as caught:
         open_source(path, tmp_path)
     assert caught.value.code == "SPDE-D142"
-    assert "--start 2017-01-01" in caught.value.do and "--step as well if it is not 3h" in caught.value.do
+    assert "--start 2017-01-01" in caught.value.do and "the step if it is not 3h" in caught.value.do
 
 
 def test_an_unknown_length_with_a_start_has_the_step_of_its_release_and_says_so(tmp_path):

@@ -129,9 +129,10 @@ def test_a_path_that_is_not_there_has_one_error_for_every_command(source):
         ("train", "stationpde train weather2k --obs PATH"),
         ("benchmark", "stationpde benchmark PATH"),
         ("ablate", "stationpde ablate PATH"),
-        ("evaluate", "stationpde evaluate RUN --obs PATH"),
-        ("forecast", "stationpde forecast RUN --obs PATH"),
-        ("report", "stationpde report RUN --obs PATH"),
+        ("evaluate", "--obs PATH   with the path of its files"),
+        ("forecast", "--obs PATH   with the path of its files"),
+        ("report", "--obs PATH   with the path of its files"),
+        ("plot w-alt", "stationpde plot w-alt PATH -o OUT.png"),
     ],
 )
 def test_advice_for_absent_data_is_written_for_the_command(command, advice):
@@ -144,8 +145,8 @@ def test_an_array_without_times_is_ingested_first_for_commands_that_take_no_star
     path = write_weather2k(tmp_path / "data.npy")
     with pytest.raises(DataError) as refused:
         load_series(str(path), SIX_HOURLY, command="benchmark")
-    assert refused.value.do.startswith(f"stationpde data ingest {path} -o OUT.zarr --start 2023-01-01 --time-zone UTC")
-    assert refused.value.do.endswith("then stationpde benchmark OUT.zarr")
+    assert refused.value.do.startswith(f"stationpde data ingest {path} -o data.zarr --start 2017-01-01 --time-zone UTC")
+    assert refused.value.do.endswith(f"; then the same as now with data.zarr in place of {path}")
 
 
 def test_no_advice_names_a_scratch_folder(tmp_path):
@@ -155,6 +156,28 @@ def test_no_advice_names_a_scratch_folder(tmp_path):
         pass
     advice = str(refused.value) + "".join(problem.do for problem in refused.value.problems)
     assert f"stationpde data ingest {source} -o obs.zarr" in advice and "/stationpde-" not in advice
+
+
+def test_the_advised_ingest_replaces_nothing_and_says_what_follows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = table(slice(-40, None), tmp_path / "obs.csv")
+    (tmp_path / "obs.zarr").mkdir()
+    options = IngestOptions(read=ReadOptions(units={"p": "Pa"}))
+    for cache in (None, tmp_path / "run"):
+        with pytest.raises(DataError) as refused, open_observations(source, options=options, cache=cache):
+            pass
+        ingest, _, then = refused.value.do.partition("; ")
+        assert ingest == f"stationpde data ingest {source} -o obs-2.zarr --unit p=hPa"
+        assert then == f"then the same as now with obs-2.zarr in place of {source}"
+
+
+def test_a_dataset_in_memory_is_saved_before_it_is_ingested():
+    ds = dataset(slice(-40, None))
+    ds["p"].attrs["units"] = "hPa"
+    with pytest.raises(DataError) as refused, open_observations(ds):
+        pass
+    assert refused.value.do.startswith("save the dataset as dataset.nc, then stationpde data ingest dataset.nc -o ")
+    assert refused.value.do.endswith("in place of the dataset") and "/stationpde-" not in str(refused.value)
 
 
 def test_a_dataset_without_stations_is_refused():
