@@ -8,7 +8,7 @@ known, ``do``: the command to type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 __all__ = [
@@ -242,6 +242,12 @@ class ProblemReport:
     def codes(self) -> set[str]:
         """Return the codes of all kept findings."""
         return {problem.code for problem in self}
+
+    def lenient(self) -> ProblemReport:
+        """Return the same findings with errors as warnings, for a user who vouches for the values."""
+        return ProblemReport(
+            replace(problem, severity="warning") if problem.severity == "error" else problem for problem in self
+        )
 
     def raise_if_errors(self, kind: type[FieldsError] = DataError) -> None:
         """Raise all errors as one."""
