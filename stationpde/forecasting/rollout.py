@@ -67,7 +67,7 @@ class Rollout:
         ----------
         history : ``[1, time, station, variable]``, SI; NaN = missing
         issue_time : ``[1]``, time of the last step, seconds since 1970, UTC
-        horizon : number of leads; that of the export by default
+        horizon : number of leads; that of the export by default. Beyond it the first guesses end, and values may jump
 
         Returns
         -------
