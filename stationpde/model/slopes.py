@@ -1,0 +1,102 @@
+"""Weighted slopes and curvatures of fields at several scales, all in two matrix products.
+
+A difference along a row or a column is a matrix: with the weights of fields and scales it makes one matrix for the
+rows and one for the columns, small enough that two products cost less than a call of torch for each scale and field.
+The matrices are taken from the registered operators, by applying these to unit vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from pde_ops import Grid2D
+from pde_ops.ops import gradient_scale_x, gradient_scale_y, laplacian_scale
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["Slopes"]
+
+EAST, NORTH, CURVATURE = range(3)  # kinds of differences
+
+
+class Slopes(nn.Module):
+    """Slopes and curvature over several radii, each times its length: differences, without a unit of length.
+
+    Parameters
+    ----------
+    grid : of the fields
+    radii : cells
+
+    Attributes
+    ----------
+    north : differences along columns, ``[y, neighbour, radius, kind]``
+    east : differences along rows of square cells, ``[kind, x, neighbour, radius]``, without the northward slope
+    stretch : factor of the latter in each row, ``[kind, y]``: cells are narrower towards the poles
+    """
+
+    north: Tensor
+    east: Tensor
+    stretch: Tensor
+
+    def __init__(self, grid: Grid2D, radii: Sequence[int]) -> None:
+        super().__init__()
+        self.radii = tuple(radii)
+        ratio = grid.dy / torch.tensor(grid.dx)
+        pairs = [_matrices(grid, radius) for radius in radii]
+        self._masters = {
+            "north": torch.stack([north for north, _ in pairs], dim=2),
+            "east": torch.stack([east / torch.stack([ratio[0], ratio[0] ** 2])[:, None, None] for _, east in pairs], -1),
+            "stretch": torch.stack([ratio, ratio**2]),
+        }
+        for name, master in self._masters.items():
+            self.register_buffer(name, master.to(torch.get_default_dtype()), persistent=False)
+
+    def weighted(
+        self, fields: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "output difference"]
+    ) -> Float[Tensor, "batch output y x"]:
+        """Return weighted sums of all differences; ``weights`` are in the order radius, kind, channel."""
+        batch, channels, ny, nx = fields.shape
+        w = weights.unflatten(1, (len(self.radii), -1, channels)).permute(1, 2, 0, 3)
+        along_y = (self.north.flatten(0, 1).flatten(1) @ w.flatten(2).flatten(0, 1)).unflatten(0, (ny, ny))
+        along_y = along_y.unflatten(2, (-1, channels)).permute(0, 2, 1, 3).reshape(-1, ny * channels)
+        both = torch.stack([w[:, EAST], w[:, CURVATURE]]).flatten(2)
+        along_x = (self.east.flatten(1, 2) @ both).unflatten(1, (nx, nx)).unflatten(3, (-1, channels))
+        along_x = along_x.permute(1, 3, 0, 2, 4).reshape(-1, 2 * nx * channels)
+        columns = along_y @ fields.permute(2, 1, 0, 3).reshape(ny * channels, -1)
+        stretched = self.stretch[:, None, None, None] * fields.permute(3, 1, 0, 2)
+        rows = along_x @ stretched.reshape(2 * nx * channels, -1)
+        northward = columns.reshape(ny, -1, batch, nx).permute(2, 1, 0, 3)
+        return northward + rows.reshape(nx, -1, batch, ny).permute(2, 1, 3, 0)
+
+    def gradient(self, field: Float[Tensor, "batch y x"], radius: int) -> Float[Tensor, "batch 2 y x"]:
+        """Return the slopes of one field eastwards and northwards over a radius, each times its length."""
+        r = self.radii.index(radius)
+        eastward = (field * self.stretch[0][:, None]) @ self.east[0, :, :, r].mT
+        return torch.stack([eastward, self.north[:, :, r, NORTH] @ field], dim=1)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Slopes:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, master in self._masters.items():  # from the originals: those of float32 are no float64
+            setattr(self, name, master.to(getattr(self, name)))
+        return self
+
+
+def _matrices(grid: Grid2D, radius: int) -> tuple[Tensor, Tensor]:
+    """Return differences along columns ``[y, neighbour, kind]``, and along the first row ``[kind, x, neighbour]``."""
+    length = radius * grid.dy
+    column = torch.eye(grid.ny, dtype=torch.float64)[:, :, None].expand(-1, -1, grid.nx)
+    row = torch.eye(grid.nx, dtype=torch.float64)[:, None, :].expand(-1, grid.ny, -1)
+    slope = gradient_scale_y(column, grid=grid, radius=radius)[..., 0].mT * length
+    north = torch.stack([torch.zeros_like(slope), slope, _curvature(column, grid, radius)[..., 0].mT], dim=-1)
+    east = gradient_scale_x(row, grid=grid, radius=radius)[:, 0].mT * length
+    return north, torch.stack([east, _curvature(row, grid, radius)[:, 0].mT])
+
+
+def _curvature(field: Tensor, grid: Grid2D, radius: int) -> Tensor:
+    curvature: Tensor = laplacian_scale(field, grid=grid, radius=radius) * (radius * grid.dy) ** 2
+    return curvature
