@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from pde_ops import Grid2D
 from stationpde.model.slopes import Slopes
-from stationpde.physics import STATE, SUN_CHANNEL, THETA, TIME_CHANNELS, WIND, P, Q, equations, steps_back
+from stationpde.physics import STATE, SUN_CHANNEL, TIME_CHANNELS, equations, steps_back
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -34,6 +34,7 @@ RADII_KM = (105.0, 315.0, 630.0)
 MEMORY_H = (3, 6, 24)
 C = len(STATE)
 _LARGEST = 4.0
+_PARTS = (2, 1, 1, 1)  # channels of the wind, pressure, temperature and humidity
 # Radiation depends on these by day: 1, dryness θ − q, warmth θ, q; by night: 1, wind speed, dryness, warmth. Both are
 # mixtures of 1, θ, q and the speed, so coefficients are mixed instead of fields.
 _BY_DAY = ((1.0, 0.0, 0.0), (0.0, 1.0, -1.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -64,9 +65,7 @@ class ExtendedTerms(nn.Module):
     mixture: Tensor
     present: Tensor
 
-    def __init__(
-        self, terms: tuple[str, ...], grid: Grid2D, step_seconds: int, without: Collection[str] = ()
-    ) -> None:
+    def __init__(self, terms: tuple[str, ...], grid: Grid2D, step_seconds: int, without: Collection[str] = ()) -> None:
         super().__init__()
         self.terms, self.step_seconds = terms, step_seconds
         self.memories = C * len(MEMORY_H)
@@ -97,14 +96,15 @@ class ExtendedTerms(nn.Module):
     ) -> tuple[Float[Tensor, "batch channel y x"] | None, Float[Tensor, "batch channel y x"] | None]:
         """Return what the scaled state gains over an interval that ends at a lead, and the rates of its decay."""
         gain = None
+        parts = state.split(_PARTS, dim=1)  # one call, and one on the way back
         if "memory" in self.terms or "radiation" in self.terms:
-            gain = self._remembered_and_radiated(state, conditions, tendencies, lead)
+            gain = self._remembered_and_radiated(parts, conditions, tendencies, lead)
         if "surroundings" in self.terms:
             around = self.slopes.weighted(state, self._weights("surroundings"))
             gain = around if gain is None else gain + around
         decay = None
         if "relaxation" in self.terms:
-            decay = _mixed(self._weights("relaxation"), self._regime(state, conditions))
+            decay = _mixed(self._weights("relaxation"), self._regime(parts, conditions))
         return gain, decay
 
     def _weights(self, term: str) -> Tensor:
@@ -112,7 +112,7 @@ class ExtendedTerms(nn.Module):
         return coefficients if self.whole else coefficients * self.present[self.terms.index(term)]
 
     def _remembered_and_radiated(
-        self, state: Tensor, conditions: Tensor, tendencies: Tensor, lead: int | Tensor
+        self, parts: tuple[Tensor, ...], conditions: Tensor, tendencies: Tensor, lead: int | Tensor
     ) -> Tensor:
         inputs, weights = [], []
         if "memory" in self.terms:
@@ -123,19 +123,21 @@ class ExtendedTerms(nn.Module):
         if "radiation" in self.terms:
             sun = conditions[:, SUN_CHANNEL, None]
             day, night = sun.clamp(min=0.0), (sun < 0.0).to(sun.dtype)
-            speed = (state[:, WIND].square().sum(dim=1, keepdim=True) + 1e-6).sqrt()
-            plain = torch.cat([torch.ones_like(speed), state[:, [THETA, Q]], speed], dim=1)
-            inputs += [day * plain[:, :3], night * plain]
+            wind, _, theta, q = parts
+            speed = (wind.square().sum(dim=1, keepdim=True) + 1e-6).sqrt()
+            plain = torch.cat([torch.ones_like(speed), theta, q], dim=1)
+            inputs += [day * plain, night * plain, night * speed]
             weights.append(self._weights("radiation") @ self.mixture)
         return _mixed(torch.cat(weights, dim=1), torch.cat(inputs, dim=1))
 
-    def _regime(self, state: Tensor, conditions: Tensor) -> Tensor:
-        slopes = self.slopes.gradient(state[:, P], self.radii[len(self.radii) // 2])
-        dryness = (state[:, THETA] - state[:, Q])[:, None]
-        parts = [torch.ones_like(dryness), state[:, WIND], slopes, dryness, conditions[:, TIME_CHANNELS]]
-        return torch.cat(parts, dim=1).clamp(-_LARGEST, _LARGEST)
+    def _regime(self, parts: tuple[Tensor, ...], conditions: Tensor) -> Tensor:
+        wind, pressure, theta, q = parts
+        slopes = self.slopes.gradient(pressure[:, 0], self.radii[len(self.radii) // 2])
+        regime = [torch.ones_like(q), wind, slopes, theta - q, conditions[:, TIME_CHANNELS]]
+        return torch.cat(regime, dim=1).clamp(-_LARGEST, _LARGEST)
 
 
 def _mixed(weights: Tensor, fields: Tensor) -> Tensor:
     """Return weighted sums of fields: ``[output, field]`` times ``[batch, field, y, x]``."""
-    return torch.matmul(weights, fields.flatten(2)).unflatten(2, fields.shape[2:])
+    # bmm: `matmul` of a matrix and a batch copies the batch, forward and back.
+    return torch.bmm(weights.expand(fields.shape[0], -1, -1), fields.flatten(2)).unflatten(2, fields.shape[2:])

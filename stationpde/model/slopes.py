@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Slopes"]
 
-EAST, NORTH, CURVATURE = range(3)  # kinds of differences
+NORTH, CURVATURE = 1, 2  # kinds of differences; the first, 0, is the eastward slope
 
 
 class Slopes(nn.Module):
@@ -34,8 +34,8 @@ class Slopes(nn.Module):
 
     Attributes
     ----------
-    north : differences along columns, ``[y, neighbour, radius, kind]``
-    east : differences along rows of square cells, ``[kind, x, neighbour, radius]``, without the northward slope
+    north : differences along columns, ``[y · neighbour, kind · radius]``
+    east : differences along rows of square cells, ``[kind, x · neighbour, radius]``, without the northward slope
     stretch : factor of the latter in each row, ``[kind, y]``: cells are narrower towards the poles
     """
 
@@ -47,11 +47,12 @@ class Slopes(nn.Module):
         super().__init__()
         self.radii = tuple(radii)
         ratio = grid.dy / torch.tensor(grid.dx)
+        stretch = torch.stack([ratio, ratio**2])
         pairs = [_matrices(grid, radius) for radius in radii]
         self._masters = {
-            "north": torch.stack([north for north, _ in pairs], dim=2),
-            "east": torch.stack([east / torch.stack([ratio[0], ratio[0] ** 2])[:, None, None] for _, east in pairs], -1),
-            "stretch": torch.stack([ratio, ratio**2]),
+            "north": torch.stack([north for north, _ in pairs], dim=-1).flatten(0, 1).flatten(1),
+            "east": torch.stack([east / stretch[:, :1, None] for _, east in pairs], dim=-1).flatten(1, 2),
+            "stretch": stretch,
         }
         for name, master in self._masters.items():
             self.register_buffer(name, master.to(torch.get_default_dtype()), persistent=False)
@@ -61,26 +62,27 @@ class Slopes(nn.Module):
     ) -> Float[Tensor, "batch output y x"]:
         """Return weighted sums of all differences; ``weights`` are in the order radius, kind, channel."""
         batch, channels, ny, nx = fields.shape
-        w = weights.unflatten(1, (len(self.radii), -1, channels)).permute(1, 2, 0, 3)
-        along_y = (self.north.flatten(0, 1).flatten(1) @ w.flatten(2).flatten(0, 1)).unflatten(0, (ny, ny))
-        along_y = along_y.unflatten(2, (-1, channels)).permute(0, 2, 1, 3).reshape(-1, ny * channels)
-        both = torch.stack([w[:, EAST], w[:, CURVATURE]]).flatten(2)
-        along_x = (self.east.flatten(1, 2) @ both).unflatten(1, (nx, nx)).unflatten(3, (-1, channels))
-        along_x = along_x.permute(1, 3, 0, 2, 4).reshape(-1, 2 * nx * channels)
+        radii, outputs = len(self.radii), weights.shape[0]
+        w = weights.view(outputs, radii, -1, channels).permute(2, 1, 0, 3).reshape(-1, radii, outputs * channels)
+        along_y = (self.north @ w.flatten(0, 1)).view(ny, ny, outputs, channels)
+        along_y = along_y.transpose(1, 2).reshape(ny * outputs, ny * channels)
+        along_x = torch.bmm(self.east, w[::CURVATURE]).view(2, nx, nx, outputs, channels)
+        along_x = along_x.permute(1, 3, 0, 2, 4).reshape(nx * outputs, 2 * nx * channels)
         columns = along_y @ fields.permute(2, 1, 0, 3).reshape(ny * channels, -1)
         stretched = self.stretch[:, None, None, None] * fields.permute(3, 1, 0, 2)
         rows = along_x @ stretched.reshape(2 * nx * channels, -1)
-        northward = columns.reshape(ny, -1, batch, nx).permute(2, 1, 0, 3)
-        return northward + rows.reshape(nx, -1, batch, ny).permute(2, 1, 3, 0)
+        northward = columns.view(ny, outputs, batch, nx).permute(2, 1, 0, 3)
+        return northward + rows.view(nx, outputs, batch, ny).permute(2, 1, 3, 0)
 
     def gradient(self, field: Float[Tensor, "batch y x"], radius: int) -> Float[Tensor, "batch 2 y x"]:
         """Return the slopes of one field eastwards and northwards over a radius, each times its length."""
-        r = self.radii.index(radius)
-        eastward = (field * self.stretch[0][:, None]) @ self.east[0, :, :, r].mT
-        return torch.stack([eastward, self.north[:, :, r, NORTH] @ field], dim=1)
+        r, (ny, nx) = self.radii.index(radius), field.shape[-2:]
+        east, north = self.east[0, :, r].view(nx, nx), self.north[:, NORTH * len(self.radii) + r].view(ny, ny)
+        eastward = (field * self.stretch[0][:, None]) @ east.mT
+        return torch.stack([eastward, north @ field], dim=1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Slopes:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)
         for name, master in self._masters.items():  # from the originals: those of float32 are no float64
             setattr(self, name, master.to(getattr(self, name)))
         return self

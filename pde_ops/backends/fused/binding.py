@@ -36,7 +36,6 @@ _RUN_TYPES = (
 Places = np.ndarray[Any, np.dtype[np.int64]]
 
 
-
 @dataclass(slots=True)
 class Arguments:
     """What one launch reads and writes; every tensor is of the kernel's dtype.
@@ -77,9 +76,7 @@ class Launch(Protocol):
 class CKernel:
     """A kernel compiled from C, for ``side`` samples side by side."""
 
-    def __init__(
-        self, kernel: Kernel, ny: int, nx: int, dtype: torch.dtype, compiler: Compiler, side: int = 1
-    ) -> None:
+    def __init__(self, kernel: Kernel, ny: int, nx: int, dtype: torch.dtype, compiler: Compiler, side: int = 1) -> None:
         self._library = load_library(emit_c(kernel, nx, double=dtype == torch.float64, side=side), compiler)
         self._run = self._library.run
         self._run.argtypes, self._run.restype = _RUN_TYPES, ctypes.c_int

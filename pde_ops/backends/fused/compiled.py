@@ -111,9 +111,7 @@ class Compiled:
         launch(Arguments(state.shape[0], blocks, closures, call.planes, coefficients, factor, call.dt, call.rows))
         return result, stored
 
-    def forward_launch(
-        self, kind: Kind, dtype: torch.dtype, *, recording: bool, side: int = 1
-    ) -> tuple[Launch, int]:
+    def forward_launch(self, kind: Kind, dtype: torch.dtype, *, recording: bool, side: int = 1) -> tuple[Launch, int]:
         """Return the forward kernel, and how many values it saves for the adjoint."""
         key = (kind, dtype, recording, side)
         saved = self.to_save(kind)[0] if recording else []

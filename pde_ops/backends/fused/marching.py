@@ -1,13 +1,13 @@
 """Several steps in one launch: where states, seeds and derivatives of all steps lie, and samples laid side by side.
 
 On a narrow grid the ends of a row cost as much as the row. So samples of a batch are interleaved, value by value:
-``[sample, y, x]`` becomes ``[group, y, x · side]``, and a kernel made for that sees rows ``side`` times as long. A march
-is laid out once and runs all of its steps like that.
+``[sample, y, x]`` becomes ``[group, y, x · side]``, and a kernel made for that sees rows ``side`` times as long. A
+march is laid out once and runs all of its steps like that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ def samples_side_by_side(batch: int, nx: int) -> int:
 
 def interleaved(tensor: Tensor, side: int) -> Tensor:
     """View ``[batch, …, y, x]`` as ``[group, …, y, x, side]``; with one sample a group as ``[batch, …, y, x]``."""
-    return tensor if side == 1 else tensor.unflatten(0, (-1, side)).movedim(1, -1)
+    return tensor if side == 1 else tensor.reshape(-1, side, *tensor.shape[1:]).movedim(1, -1)
 
 
 def laid_out(tensor: Tensor, side: int) -> Tensor:
@@ -43,7 +43,7 @@ def laid_out(tensor: Tensor, side: int) -> Tensor:
 
 def taken_apart(tensor: Tensor, side: int) -> Tensor:
     """Undo `laid_out`."""
-    return tensor if side == 1 else tensor.unflatten(-1, (-1, side)).movedim(-1, 1).flatten(0, 1)
+    return tensor if side == 1 else tensor.view(*tensor.shape[:-1], -1, side).movedim(-1, 1).flatten(0, 1)
 
 
 @dataclass(slots=True)
@@ -109,8 +109,7 @@ def march_forward(
     # What nobody asks for later lies in a ring: the state a step reads, and the one that decay refers to.
     ring = steps + 1 if recording else min(steps, every if decay is not None else 1) + 1
     states = state.new_empty(ring, *shape)
-    start = states[0] if side == 1 else states[0].unflatten(-1, (nx, side))
-    start.copy_(interleaved(state, side))
+    _lay_out(states[0], state, side)
     numbers = np.arange(steps)
     blocks, places = {"field": states, "output": states}, {"field": numbers % ring, "output": (numbers + 1) % ring}
     kept: list[Tensor | None] = []
@@ -120,12 +119,9 @@ def march_forward(
             blocks[kind], places[kind] = kept[-1], numbers if recording else 0 * numbers
     held = _held(closures, side)
     joined = tuple(None if t is None else laid_out(t, side) for t in (added, decay))
-    planes = call.planes if side == 1 else {k: p.repeat_interleave(side, -1) for k, p in call.planes.items()}
+    planes, joins = _wide_planes(call, side), (*joined, None, None, None)
     launch(
-        Arguments(
-            shape[0], blocks, held, planes, coefficients, factor, call.dt, call.rows,
-            steps, every, places, (*joined, None, None, None),
-        )  # fmt: skip
+        Arguments(shape[0], blocks, held, planes, coefficients, factor, call.dt, call.rows, steps, every, places, joins)
     )
     read = compiled.to_save(call.kind)[1] if recording else ()
     record = Record(side, states, kept[0], kept[1], [held[k] for k in read], joined[1])
@@ -149,8 +145,7 @@ def march_back(
     assert not adjoint.idle_fields  # a step starts from the state itself
     shape = states.shape[1:]
     seeds = states.new_empty(2, *shape)
-    start = seeds[0] if side == 1 else seeds[0].unflatten(-1, (-1, side))
-    start.copy_(interleaved(grad_output, side))
+    _lay_out(seeds[0], grad_output, side)
     backwards = np.arange(steps)[::-1]
     blocks = {"field": states, "seed": seeds, "gradient field": seeds}
     places = {"field": backwards, "seed": np.arange(steps) % 2, "gradient field": np.arange(1, steps + 1) % 2}
@@ -165,7 +160,7 @@ def march_back(
     by_added, by_decay = (states.new_zeros(shape) if want else None for want in needed[3:5])
     joined = (None, decay, by_added, by_decay, None if decay is None else states.new_empty(shape))
     closures = dict(zip(compiled.to_save(call.kind)[1], record.closures, strict=True))
-    planes = call.planes if side == 1 else {k: p.repeat_interleave(side, -1) for k, p in call.planes.items()}
+    planes = _wide_planes(call, side)
     by_scalar = adjoint.launch(
         Arguments(
             shape[0], blocks, closures, planes, coefficients, factor, call.dt, call.rows, steps, every, places, joined
@@ -182,6 +177,15 @@ def march_back(
         None if by_decay is None else taken_apart(by_decay, side),
         [None if absent else taken_apart(by_closure[k], side) for k, absent in enumerate(idle)],
     )
+
+
+def _lay_out(place: Tensor, tensor: Tensor, side: int) -> None:
+    """Copy ``[batch, …, y, x]`` to a place as `laid_out` does."""
+    (place if side == 1 else place.view(*place.shape[:-1], -1, side)).copy_(interleaved(tensor, side))
+
+
+def _wide_planes(call: Call, side: int) -> Mapping[tuple[str, str], Tensor]:
+    return call.planes if side == 1 else {k: p.repeat_interleave(side, -1) for k, p in call.planes.items()}
 
 
 def _held(closures: Sequence[Tensor], side: int) -> list[Tensor]:
