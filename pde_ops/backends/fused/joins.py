@@ -33,21 +33,21 @@ def join_before_adjoint(arguments: Arguments, step: int) -> None:
     """Book the derivatives by what was added and what decays; the first step of the way back is the march's last."""
     if not arguments.joined or (arguments.steps - step) % arguments.every:
         return
-    _, decay, by_added, by_decay, kept = arguments.joined
+    _, decay, by_added, by_decay, share = arguments.joined
     seed = _block(arguments, "seed", step)
     if by_added is not None:
         by_added += seed
     if by_decay is not None:
         by_decay -= seed * _block(arguments, "field", step + arguments.every - 1)
-    if decay is not None and kept is not None:
-        kept.copy_(decay * seed)
+    if decay is not None and share is not None:
+        share.copy_(decay * seed)
 
 
 def join_after_adjoint(arguments: Arguments, step: int) -> None:
     """Take from the derivative by the state that those steps began with what decays with it."""
     if not arguments.joined or (arguments.steps - step - 1) % arguments.every or step + 1 < arguments.every:
         return
-    kept = arguments.joined[4]
-    if kept is not None:
+    share = arguments.joined[4]
+    if share is not None:
         by_state = _block(arguments, "gradient field", step)
-        by_state -= kept
+        by_state -= share

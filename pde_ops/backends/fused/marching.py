@@ -112,11 +112,11 @@ def march_forward(
     _lay_out(states[0], state, side)
     numbers = np.arange(steps)
     blocks, places = {"field": states, "output": states}, {"field": numbers % ring, "output": (numbers + 1) % ring}
-    kept: list[Tensor | None] = []
+    stored: list[Tensor | None] = []
     for kind, count in (("stage", compiled.stored), ("saved", saved)):
-        kept.append(state.new_empty(steps if recording else 1, shape[0], count, *shape[2:]) if count else None)
-        if kept[-1] is not None:
-            blocks[kind], places[kind] = kept[-1], numbers if recording else 0 * numbers
+        stored.append(state.new_empty(steps if recording else 1, shape[0], count, *shape[2:]) if count else None)
+        if stored[-1] is not None:
+            blocks[kind], places[kind] = stored[-1], numbers if recording else 0 * numbers
     held = _held(closures, side)
     joined = tuple(None if t is None else laid_out(t, side) for t in (added, decay))
     planes, joins = _wide_planes(call, side), (*joined, None, None, None)
@@ -124,8 +124,9 @@ def march_forward(
         Arguments(shape[0], blocks, held, planes, coefficients, factor, call.dt, call.rows, steps, every, places, joins)
     )
     read = compiled.to_save(call.kind)[1] if recording else ()
-    record = Record(side, states, kept[0], kept[1], [held[k] for k in read], joined[1])
-    return taken_apart(states[steps % ring], side), record
+    record = Record(side, states, stored[0], stored[1], [held[k] for k in read], joined[1])
+    last = states[steps % ring]
+    return last.clone() if side == 1 else taken_apart(last, side), record  # never a view: the states are saved
 
 
 def march_back(
