@@ -59,6 +59,7 @@ class March:
     steps : how many
     factor : ``[field]`` on every increment, None for ones
     added : ``[batch, field, y, x]``, put on the state after every ``every`` steps
+    decay : ``[batch, field, y, x]``, the share of the state those steps began with that is taken off with it
     """
 
     dt: float
@@ -66,6 +67,7 @@ class March:
     factor: Tensor | None = None
     added: Tensor | None = None
     every: int = 1
+    decay: Tensor | None = None
 
 
 class Runner(Protocol):
@@ -86,11 +88,14 @@ class Runner(Protocol):
 
 def step_by_step(runner: Runner, inputs: Inputs, march: March) -> Tensor:
     """Return what `Runner.march` does, one step after the other."""
-    state = inputs.state
+    state = start = inputs.state
     for step in range(1, march.steps + 1):
         state = runner.advance(replace(inputs, state=state), march.dt, march.factor)
-        if march.added is not None and step % march.every == 0:
-            state = state + march.added
+        if step % march.every == 0:
+            gain = march.added
+            if march.decay is not None:
+                gain = -march.decay * start if gain is None else gain - march.decay * start
+            state = start = state if gain is None else state + gain
     return state
 
 

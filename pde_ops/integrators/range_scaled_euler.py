@@ -91,13 +91,16 @@ class RangeScaledEuler(Integrator):
         closures: Closures | None,
         times: int,
         added: Float[Tensor, "batch field y x"] | None = None,
+        decay: Float[Tensor, "batch field y x"] | None = None,
     ) -> Float[Tensor, "batch field y x"]:
-        """Return the state ``times`` steps later under the rule ``none``; ``added`` is put on it after each of them."""
+        """Return the state ``times`` steps later under the rule ``none``.
+
+        After each of them ``added`` is put on it, and ``decay`` times the state before the step taken off.
+        """
         if self.rule != "none":
             raise DeclarationError(f"{self.name}: rule '{self.rule}' has to look at every step", do="call the step")
-        march = March(
-            self.dt / self.substeps, times * self.substeps, bounded_factor(self.gamma), added, every=self.substeps
-        )
+        parts = self.substeps
+        march = March(self.dt / parts, times * parts, bounded_factor(self.gamma), added, every=parts, decay=decay)
         return self.tendency.march(state, closures, march)
 
     @property

@@ -9,20 +9,21 @@ r"""Terms of the extended equations beyond the printed ones: each optional, each
 ``surroundings``: gradients and curvature at three scales, for what moves with the flow aloft, the pressure gradient
 among them. ``memory``: the tendencies of the lifted field over the last 3, 6 and 24 h, fading. ``relaxation``:
 decay of anomalies by regime (wind, pressure slope, dryness, hour). ``radiation``: insolation by day and loss by night,
-with dryness and warmth as proxies of cloud. All are linear in their coefficients, computed from registered operators on
-scaled fields, and held over a forecast interval as the closure is; `physics.equations.extended` has them in place.
+with dryness and warmth as proxies of cloud. All are linear in their coefficients, computed on scaled fields, and held
+over a forecast interval as the closure is; `physics.equations.extended` has them in place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from pde_ops import Grid2D
-from pde_ops.ops import gradient_scale_x, gradient_scale_y, laplacian_scale
-from stationpde.physics import STATE, SUN_CHANNEL, THETA, TIME_CHANNELS, WIND, P, Q, U, V, steps_back
+from stationpde.model.slopes import Slopes
+from stationpde.physics import STATE, SUN_CHANNEL, TIME_CHANNELS, equations, steps_back
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -33,6 +34,11 @@ RADII_KM = (105.0, 315.0, 630.0)
 MEMORY_H = (3, 6, 24)
 C = len(STATE)
 _LARGEST = 4.0
+_PARTS = (2, 1, 1, 1)  # channels of the wind, pressure, temperature and humidity
+# Radiation depends on these by day: 1, dryness θ − q, warmth θ, q; by night: 1, wind speed, dryness, warmth. Both are
+# mixtures of 1, θ, q and the speed, so coefficients are mixed instead of fields.
+_BY_DAY = ((1.0, 0.0, 0.0), (0.0, 1.0, -1.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+_BY_NIGHT = ((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), (0.0, 1.0, -1.0, 0.0), (0.0, 1.0, 0.0, 0.0))
 
 
 def tendencies_of(
@@ -52,16 +58,20 @@ class ExtendedTerms(nn.Module):
     terms : those of `stationpde.physics.equations.TERMS` that are used
     grid : of the fields
     step_seconds : length of the forecast interval
+    without : names of terms of single equations that are left out, such as ``G_p``
     """
 
     undecayed = ("fading",)
+    mixture: Tensor
+    present: Tensor
 
-    def __init__(self, terms: tuple[str, ...], grid: Grid2D, step_seconds: int) -> None:
+    def __init__(self, terms: tuple[str, ...], grid: Grid2D, step_seconds: int, without: Collection[str] = ()) -> None:
         super().__init__()
-        self.terms, self.grid, self.step_seconds = terms, grid, step_seconds
+        self.terms, self.step_seconds = terms, step_seconds
         self.memories = C * len(MEMORY_H)
         cells = min(grid.ny, grid.nx) - 1
         self.radii = sorted({min(max(1, round(km * 1e3 / grid.dy)), cells) for km in RADII_KM})
+        self.slopes = Slopes(grid, self.radii)
         counts = {"surroundings": 3 * C * len(self.radii), "memory": C * len(MEMORY_H), "radiation": 8}
         self.coefficients = nn.ParameterDict({
             name: nn.Parameter(torch.zeros(C, counts[name])) for name in terms if name in counts
@@ -71,6 +81,11 @@ class ExtendedTerms(nn.Module):
             self.fading = nn.Parameter(torch.tensor([0.25, 0.5, 1.0]).repeat_interleave(C))
         if "relaxation" in terms:
             self.coefficients["relaxation"] = nn.Parameter(torch.zeros(C, 10))
+        mixture = torch.block_diag(torch.tensor(_BY_DAY), torch.tensor(_BY_NIGHT))
+        self.register_buffer("mixture", mixture, persistent=False)
+        there = [[equations.term_of(term, name) not in without for name in STATE] for term in terms]
+        self.register_buffer("present", torch.tensor(there).reshape(-1, C, 1), persistent=False)
+        self.whole = bool(self.present.all())
 
     def forward(
         self,
@@ -78,43 +93,51 @@ class ExtendedTerms(nn.Module):
         conditions: Float[Tensor, "batch condition y x"],
         tendencies: Float[Tensor, "batch memory y x"],
         lead: int | Tensor,
-    ) -> dict[str, Float[Tensor, "batch channel y x"]]:
-        """Return the terms by name over an interval that ends at a lead: gains of the scaled state, rates of decay."""
-        dryness = (state[:, THETA] - state[:, Q])[:, None]
-        inputs = {}
+    ) -> tuple[Float[Tensor, "batch channel y x"] | None, Float[Tensor, "batch channel y x"] | None]:
+        """Return what the scaled state gains over an interval that ends at a lead, and the rates of its decay."""
+        gain = None
+        parts = state.split(_PARTS, dim=1)  # one call, and one on the way back
+        if "memory" in self.terms or "radiation" in self.terms:
+            gain = self._remembered_and_radiated(parts, conditions, tendencies, lead)
         if "surroundings" in self.terms:
-            inputs["surroundings"] = self._slopes(state)
+            around = self.slopes.weighted(state, self._weights("surroundings"))
+            gain = around if gain is None else gain + around
+        decay = None
+        if "relaxation" in self.terms:
+            decay = _mixed(self._weights("relaxation"), self._regime(parts, conditions))
+        return gain, decay
+
+    def _weights(self, term: str) -> Tensor:
+        coefficients: Tensor = self.coefficients[term]
+        return coefficients if self.whole else coefficients * self.present[self.terms.index(term)]
+
+    def _remembered_and_radiated(
+        self, parts: tuple[Tensor, ...], conditions: Tensor, tendencies: Tensor, lead: int | Tensor
+    ) -> Tensor:
+        inputs, weights = [], []
         if "memory" in self.terms:
             elapsed = (lead - 1) * (self.step_seconds / 86400.0)
             fading = torch.exp(-elapsed / self.fading.abs().clamp(min=0.02))
-            inputs["memory"] = tendencies * fading[:, None, None]
-        if "relaxation" in self.terms:
-            inputs["relaxation"] = self._regime(state, dryness, conditions)
+            inputs.append(tendencies)
+            weights.append(self._weights("memory") * fading)
         if "radiation" in self.terms:
-            inputs["radiation"] = self._radiation(state, dryness, conditions)
-        return {name: torch.einsum("of,bfyx->boyx", self.coefficients[name], inputs[name]) for name in self.terms}
+            sun = conditions[:, SUN_CHANNEL, None]
+            day, night = sun.clamp(min=0.0), (sun < 0.0).to(sun.dtype)
+            wind, _, theta, q = parts
+            speed = (wind.square().sum(dim=1, keepdim=True) + 1e-6).sqrt()
+            plain = torch.cat([torch.ones_like(speed), theta, q], dim=1)
+            inputs += [day * plain, night * plain, night * speed]
+            weights.append(self._weights("radiation") @ self.mixture)
+        return _mixed(torch.cat(weights, dim=1), torch.cat(inputs, dim=1))
 
-    def _slopes(self, state: Tensor) -> Tensor:
-        """Return differences over each radius: slopes and curvature without their unit of length."""
-        differences = []
-        for radius in self.radii:
-            length = radius * self.grid.dy
-            differences += [gradient_scale_x(state, grid=self.grid, radius=radius) * length]
-            differences += [gradient_scale_y(state, grid=self.grid, radius=radius) * length]
-            differences += [laplacian_scale(state, grid=self.grid, radius=radius) * length**2]
-        return torch.cat(differences, dim=1)
+    def _regime(self, parts: tuple[Tensor, ...], conditions: Tensor) -> Tensor:
+        wind, pressure, theta, q = parts
+        slopes = self.slopes.gradient(pressure[:, 0], self.radii[len(self.radii) // 2])
+        regime = [torch.ones_like(q), wind, slopes, theta - q, conditions[:, TIME_CHANNELS]]
+        return torch.cat(regime, dim=1).clamp(-_LARGEST, _LARGEST)
 
-    def _regime(self, state: Tensor, dryness: Tensor, conditions: Tensor) -> Tensor:
-        pressure, radius = state[:, P : P + 1], self.radii[len(self.radii) // 2]
-        length = radius * self.grid.dy
-        slopes = [op(pressure, grid=self.grid, radius=radius) * length for op in (gradient_scale_x, gradient_scale_y)]
-        parts = [torch.ones_like(dryness), state[:, WIND], *slopes, dryness, conditions[:, TIME_CHANNELS]]
-        return torch.cat(parts, dim=1).clamp(-_LARGEST, _LARGEST)
 
-    def _radiation(self, state: Tensor, dryness: Tensor, conditions: Tensor) -> Tensor:
-        sun = conditions[:, SUN_CHANNEL, None]
-        day, night = sun.clamp(min=0.0), (sun < 0.0).to(sun.dtype)
-        speed = (state[:, U, None].square() + state[:, V, None].square() + 1e-6).sqrt()
-        one, warmth = torch.ones_like(dryness), state[:, THETA, None]
-        by_day = day * torch.cat([one, dryness, warmth, state[:, Q, None]], dim=1)
-        return torch.cat([by_day, night * torch.cat([one, speed, dryness, warmth], dim=1)], dim=1)
+def _mixed(weights: Tensor, fields: Tensor) -> Tensor:
+    """Return weighted sums of fields: ``[output, field]`` times ``[batch, field, y, x]``."""
+    # bmm: `matmul` of a matrix and a batch copies the batch, forward and back.
+    return torch.bmm(weights.expand(fields.shape[0], -1, -1), fields.flatten(2)).unflatten(2, fields.shape[2:])

@@ -112,21 +112,24 @@ class Forcing:
     Attributes
     ----------
     base : base state, SI; None where the equations need none
-    sources : driven terms by name, SI per second; empty where they are computed at every sub-step
+    gain : what driven terms add to the channels that have any, SI per second; None where they are computed at every
+        sub-step, or there are none
+    decay : rate of decay of the same channels, per second, or None
     conditions : B_t, from which driven terms are computed at every sub-step; else None
     """
 
     base: Float[Tensor, "batch field y x"] | None
-    sources: Mapping[str, Float[Tensor, "batch y x"]]
+    gain: Float[Tensor, "batch driven y x"] | None = None
+    decay: Float[Tensor, "batch driven y x"] | None = None
     conditions: Float[Tensor, "batch condition y x"] | None = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that there are: ``base``, and ``drive`` for the sources, stacked, or the conditions."""
+        """Return the tensors that there are: ``base``, and ``drive`` for gain and decay, joined, or the conditions."""
         tensors = {} if self.base is None else {"base": self.base}
         if self.conditions is not None:
             tensors["drive"] = self.conditions
-        elif self.sources:
-            tensors["drive"] = torch.stack(list(self.sources.values()), dim=1)
+        elif self.gain is not None:
+            tensors["drive"] = self.gain if self.decay is None else torch.cat([self.gain, self.decay], dim=1)
         return tensors
 
 
@@ -155,10 +158,12 @@ class PDEBranch(nn.Module):
         unresolved = closure_channels(config)
         self.closure = Closure(unresolved, conditions, config.model.hidden) if unresolved else None
         terms = config.extended_terms
-        self.extended = ExtendedTerms(terms, grid, config.data.step_seconds) if terms else None
         system = system_of(config, grid)
         there = {closure.name for closure in system.closures}
         self.driven = tuple(name for name in driven_names(config) if name in there)
+        self.extended = None
+        if terms:
+            self.extended = ExtendedTerms(terms, grid, config.data.step_seconds, set(driven_names(config)) - there)
         first = min((STATE.index(_field_of(name)) for name in self.driven), default=len(STATE))
         self.channels = list(range(first, len(STATE)))
         # Under a split γ driven terms have a factor of their own, and are added outside the equations.
@@ -177,9 +182,7 @@ class PDEBranch(nn.Module):
             self.gamma = nn.Parameter(torch.ones(len(STATE)))
         else:
             self.step = RangeScaledEuler(self.tendency, pde.dt, rule=pde.rule, handled=frozenset({"outer"}))
-        decays = self.split and "relaxation" in terms  # outside the equations, with a state that changes
-        plain = pde.rule == "none" and not self.semi_lagrangian
-        self.marches = plain and not (self.every_substep or decays)
+        self.marches = pde.rule == "none" and not (self.semi_lagrangian or self.every_substep)
         if self.split and self.channels:
             self.gamma_closure = nn.Parameter(torch.ones(len(self.channels)))
         # Decay would pull a factor to 0, that is switch the physics off.
@@ -218,75 +221,85 @@ class PDEBranch(nn.Module):
         """Return what drives the equations over the interval that starts with ``state``; arguments as in `forward`."""
         base = base if self.bases else None
         if self.every_substep:
-            return Forcing(base, {}, conditions if self.driven else None)
-        return Forcing(base, self.sources(state, conditions, scaling, tendencies, lead))
+            return Forcing(base, conditions=conditions if self.driven else None)
+        return Forcing(base, *self._drive(scaling(state), conditions, scaling, tendencies, lead))
 
     def forcing_from(self, tensors: Mapping[str, Tensor]) -> Forcing:
         """Rebuild a forcing from its tensors."""
         base, drive = tensors.get("base"), tensors.get("drive")
-        if drive is None or self.every_substep:
-            return Forcing(base, {}, drive)
-        return Forcing(base, dict(zip(self.driven, drive.unbind(1), strict=True)))
+        if self.every_substep:
+            return Forcing(base, conditions=drive)
+        count = len(self.channels)
+        if drive is None or drive.shape[1] == count:
+            return Forcing(base, drive)
+        return Forcing(base, drive[:, :count], drive[:, count:])
 
-    def sources(
-        self, state: Tensor, conditions: Tensor, scaling: nn.Module, tendencies: Tensor | None = None,
-        lead: int | Tensor = 1,
-    ) -> dict[str, Float[Tensor, "batch y x"]]:  # fmt: skip
-        """Compute the driven terms, SI per second: the closure, and the terms that extend the equations."""
-        terms: dict[str, Tensor] = {} if self.closure is None else self.closure(scaling(state), conditions)
+    def _drive(
+        self, scaled: Tensor, conditions: Tensor, scaling: nn.Module, tendencies: Tensor | None, lead: int | Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return what the driven terms of each equation add up to, S + G + M + Q, and the rate λ of its decay."""
+        if not self.driven:
+            return None, None
+        gain = None if self.closure is None else self._closure_gain(self.closure(scaled, conditions), scaled)
         if self.extended is None:
-            return {name: terms[name] for name in self.driven}
+            return gain, None
         if tendencies is None:
-            tendencies = state.new_zeros(state.shape[0], self.extended.memories, *state.shape[2:])
+            tendencies = scaled.new_zeros(scaled.shape[0], self.extended.memories, *scaled.shape[2:])
         scale: Tensor = scaling.scale  # type: ignore[assignment]
-        seconds = self.substeps * self.dt
-        for term, values in self.extended(scaling(state), conditions, tendencies, lead).items():
-            values = values / seconds if term == "relaxation" else values * (scale / seconds)
-            terms |= {equations.term_of(term, name): values[:, c] for c, name in enumerate(STATE)}
-        return {name: terms[name] for name in self.driven}
+        first, seconds = self.channels[0], self.substeps * self.dt
+        extra, decay = self.extended(scaled, conditions, tendencies, lead)
+        if extra is not None:
+            extra = (extra * (scale / seconds))[:, first:]
+            gain = extra if gain is None else gain + extra
+        if gain is None:
+            gain = torch.zeros_like(scaled[:, first:])
+        return gain, None if decay is None else decay[:, first:] / seconds
+
+    def _closure_gain(self, terms: Mapping[str, Tensor], like: Tensor) -> Tensor | None:
+        """Return the closure by channel; zero where the equations have no such term."""
+        names = [f"S_{STATE[channel]}" for channel in self.channels]
+        columns = [terms[name] if name in self.driven else None for name in names]
+        if not any(column is not None for column in columns):
+            return None
+        nothing = torch.zeros_like(like[:, 0]) if None in columns else like
+        return torch.stack([nothing if column is None else column for column in columns], dim=1)
 
     def substep(self, state: Tensor, forcing: Forcing, scaling: nn.Module) -> Tensor:
         """Advance the state by one sub-step; K of these are an interval."""
-        base, sources = self._base_closures(forcing), forcing.sources
+        closures = self._base_closures(forcing)
         if forcing.conditions is not None:
-            sources = self.sources(state, forcing.conditions, scaling)
-        closures = base if self.split else {**base, **sources}
+            assert self.closure is not None  # all that is computed at every sub-step
+            terms = self.closure(scaling(state), forcing.conditions)
+            closures |= {name: terms[name] for name in self.driven}
         later: Tensor = self.step(state, closures)
         if self.semi_lagrangian:
             later = state + bounded_factor(self.gamma)[:, None, None] * (later - state)
-        if self.split and sources:
-            added = self.driven_tendency(state, sources) * (self.dt * self.gamma_closure[:, None, None])
-            if len(self.channels) == len(STATE):
-                return later + added
-            return torch.cat([later[:, : self.channels[0]], later[:, self.channels[0] :] + added], dim=1)
-        return later
+        added, decay = self._beside(state, forcing)
+        if added is None:
+            return later
+        return later + (added if decay is None else added - decay * state)
 
     def _march(self, state: Tensor, forcing: Forcing) -> Tensor:
         """Advance the state by all sub-steps at once, where nothing but the state changes between them."""
         assert isinstance(self.step, RangeScaledEuler)
-        base, sources = self._base_closures(forcing), forcing.sources
-        if not (self.split and sources):
-            return self.step.march(state, {**base, **sources}, self.substeps)
-        added = self.driven_tendency(state, sources) * (self.dt * self.gamma_closure[:, None, None])
-        if self.channels[0]:
-            added = torch.cat([torch.zeros_like(state[:, : self.channels[0]]), added], dim=1)
-        return self.step.march(state, base, self.substeps, added)
+        return self.step.march(state, self._base_closures(forcing), self.substeps, *self._beside(state, forcing))
+
+    def _beside(self, state: Tensor, forcing: Forcing) -> tuple[Tensor | None, Tensor | None]:
+        """Return what a sub-step adds outside the equations, and the share of the state that decays, all channels."""
+        if forcing.gain is None:
+            return None, None
+        factor, first = (self.dt * self.gamma_closure)[:, None, None], self.channels[0]
+        nothing = torch.zeros_like(state[:, :first]) if first else None
+        added, decay = (
+            values if values is None or nothing is None else torch.cat([nothing, values], dim=1)
+            for values in (forcing.gain * factor, None if forcing.decay is None else forcing.decay * factor)
+        )
+        return added, decay
 
     def _base_closures(self, forcing: Forcing) -> dict[str, Tensor]:
         if forcing.base is None:
             return {}
         return {name: forcing.base[:, STATE.index(name.removesuffix("_b"))] for name in self.bases}
-
-    def driven_tendency(self, state: Tensor, sources: Mapping[str, Tensor]) -> Float[Tensor, "batch driven y x"]:
-        """Add up the driven terms of each equation: S + G + M − λφ + Q."""
-        columns: list[Tensor | None] = [None] * len(STATE)
-        for name, values in sources.items():
-            channel = STATE.index(_field_of(name))
-            term = -values * state[:, channel] if name.startswith(f"{equations.TERMS['relaxation']}_") else values
-            before = columns[channel]
-            columns[channel] = term if before is None else before + term
-        nothing = torch.zeros_like(state[:, 0])
-        return torch.stack([nothing if c is None else c for c in columns[self.channels[0] :]], dim=1)
 
     @torch.no_grad()
     def factors(self) -> dict[str, float]:

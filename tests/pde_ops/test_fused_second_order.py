@@ -51,7 +51,14 @@ def scaled(rule: Any) -> Callable[..., Tensor]:
     return run
 
 
-WAYS = {"rate": rate, "advance": advanced, "march": marched, "range": scaled("range"), "limiter": scaled("limiter")}
+def decaying(side: po.Tendency, x: Tensor, s: Tensor, factor: Tensor) -> Tensor:
+    return side.march(x, {"S": s}, March(DT, 3, factor, 0.1 * x.sin(), 2, 0.2 * x.cos() * s[:, None]))
+
+
+WAYS = {
+    "rate": rate, "advance": advanced, "march": marched, "decay": decaying,
+    "range": scaled("range"), "limiter": scaled("limiter"),
+}  # fmt: skip
 
 
 def leaves() -> list[Tensor]:

@@ -10,19 +10,14 @@ import torch
 from torch import Tensor
 
 from .compiled import Call, Stored
+from .marching import Pattern, Record, march_back, march_forward
+from .plan import wanted_kinds
 from .scaled import ScaleKernel, scale_kernel
 from .second_order import advanced_by_torch, by_torch, is_beyond_kernels, marched_by_torch, scaled_by_torch
 
 __all__ = ["Evaluate", "Repeat", "Scale", "evaluate", "repeat", "scale"]
 
 Rule = tuple[str, float, float]  # name, rho, quiet share
-Pattern = tuple[int, int]  # how many steps, and after how many of them something is added
-WANTS = {  # kinds of scalars that derivatives are wanted by: (coefficients, factors) -> what the plan calls them
-    (False, False): frozenset[str](),
-    (True, False): frozenset({"coefficient"}),
-    (False, True): frozenset({"factor"}),
-    (True, True): frozenset({"coefficient", "factor"}),
-}
 
 
 def evaluate(call: Call, state: Tensor, coefficients: Tensor, factor: Tensor, closures: list[Tensor]) -> Tensor:
@@ -40,14 +35,16 @@ def repeat(
     coefficients: Tensor,
     factor: Tensor,
     added: Tensor | None,
+    decay: Tensor | None,
     closures: list[Tensor],
 ) -> Tensor:
     """State advanced several times, all else held."""
-    others = closures if added is None else [*closures, added]
+    others = [*closures, *(t for t in (added, decay) if t is not None)]
+    arguments = (call, pattern, state, coefficients, factor, added, decay)
     if _is_recorded(state, coefficients, factor, others):
-        result: Tensor = Repeat.apply(call, pattern, state, coefficients, factor, added, *closures)  # type: ignore[no-untyped-call]
+        result: Tensor = Repeat.apply(*arguments, *closures)  # type: ignore[no-untyped-call]
         return result
-    return _repeated(call, pattern, state, coefficients, factor, added, closures, step_tensors=None)
+    return march_forward(*arguments, closures, recording=False)[0]
 
 
 def scale(
@@ -91,7 +88,7 @@ class Evaluate(torch.autograd.Function):
 
 
 class Repeat(torch.autograd.Function):
-    """State advanced several times, with the generated adjoint of each step.
+    """State advanced several times in one launch, with the generated adjoint of each step in another.
 
     To torch it is one function: on a small grid, calls and their bookkeeping take longer than the kernels.
     """
@@ -105,38 +102,31 @@ class Repeat(torch.autograd.Function):
         coefficients: Tensor,
         factor: Tensor,
         added: Tensor | None,
+        decay: Tensor | None,
         *closures: Tensor,
     ) -> Tensor:
         """Run the forward kernel as often as asked."""
-        step_tensors: list[Tensor | None] = []
-        result = _repeated(call, pattern, state, coefficients, factor, added, closures, step_tensors=step_tensors)
-        ctx.call, ctx.pattern = call, pattern
+        result, record = march_forward(
+            call, pattern, state, coefficients, factor, added, decay, closures, recording=True
+        )
+        ctx.call, ctx.pattern, ctx.side = call, pattern, record.side
         ctx.closures = len(closures)
-        ctx.save_for_backward(state, coefficients, factor, added, *closures, *step_tensors)
+        ctx.save_for_backward(state, coefficients, factor, added, decay, *closures, *record.tensors())
         return result
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Run the adjoint kernel from the last step to the first, and sum what each gives."""
-        first, coefficients, factor, added, *rest = ctx.saved_tensors
-        closures, step_tensors = rest[: ctx.closures], rest[ctx.closures :]
+        """Run the adjoint kernel from the last step to the first."""
+        first, coefficients, factor, added, decay, *rest = ctx.saved_tensors
+        closures, recorded = rest[: ctx.closures], rest[ctx.closures :]
+        needed = ctx.needs_input_grad[2:]
         if is_beyond_kernels(grad_output):
             run = functools.partial(marched_by_torch, ctx.call, ctx.pattern)
-            tensors = [first, coefficients, factor, added, *closures]
-            return (None, None, *by_torch(run, tensors, grad_output, ctx.needs_input_grad[2:]))
-        steps, every = ctx.pattern
-        adding = added is not None and ctx.needs_input_grad[5]
-        seed, by_added, total = grad_output.contiguous(), None, None
-        for step in range(steps, 0, -1):
-            if adding and step % every == 0:
-                by_added = seed if by_added is None else by_added + seed
-            state, *stored = step_tensors[3 * step - 3 : 3 * step]
-            saved = (state, coefficients, factor, *stored, *closures)
-            grads = _adjoint(ctx, {"seed": seed}, saved, coefficients_at=3)
-            seed = grads[0]  # type: ignore[assignment]
-            total = grads if total is None else _summed(total, grads, ctx.needs_input_grad[6:])
-        by_state, by_coefficients, by_factor, *by_closure = [seed, *total[1:]] if total else [seed, None, None]
-        return (None, None, by_state, by_coefficients, by_factor, by_added, *by_closure)
+            tensors = [first, coefficients, factor, added, decay, *closures]
+            return (None, None, *by_torch(run, tensors, grad_output, needed))
+        record = Record.of(ctx.side, recorded)
+        g = march_back(ctx.call, ctx.pattern, record, grad_output, coefficients, factor, needed)
+        return (None, None, g.state, g.coefficients, g.factor, g.added, g.decay, *g.closures)
 
 
 class Scale(torch.autograd.Function):
@@ -170,40 +160,6 @@ class Scale(torch.autograd.Function):
         return (None, None, *grads)
 
 
-def _repeated(
-    call: Call,
-    pattern: Pattern,
-    state: Tensor,
-    coefficients: Tensor,
-    factor: Tensor,
-    added: Tensor | None,
-    closures: Sequence[Tensor],
-    *,
-    step_tensors: list[Tensor | None] | None,
-) -> Tensor:
-    """Return the last state; append to ``step_tensors`` what each adjoint needs: state, intermediates, values."""
-    steps, every = pattern
-    for step in range(1, steps + 1):
-        recording = step_tensors is not None
-        result, stored = call.compiled.forward(call, state, closures, coefficients, factor, recording=recording)
-        if step_tensors is not None:
-            step_tensors += [state, *stored]
-        if added is not None and step % every == 0:
-            result += added
-        state = result
-    return state
-
-
-def _summed(total: list[Tensor | None], grads: list[Tensor | None], needs_grad: Sequence[bool]) -> list[Tensor | None]:
-    """Derivatives by scalars and by the closures that are asked for; that by the state is the next seed."""
-    sums = list(total)
-    for k, grad in enumerate(grads[1:], 1):
-        before = total[k]
-        if grad is not None and before is not None and (k < 3 or needs_grad[k - 3]):
-            sums[k] = before + grad
-    return sums
-
-
 def _scaled(
     call: Call,
     rule: Rule,
@@ -234,8 +190,9 @@ def _adjoint(ctx: Any, seeds: dict[str, Tensor], saved: Sequence[Any], *, coeffi
     closures = {k: rest[k] for k in read}
     needed = ctx.needs_input_grad
     by_coefficients, by_factors = needed[coefficients_at], call.kind == "advance" and needed[coefficients_at + 1]
+    wants = wanted_kinds(by_coefficients, by_factors, needed[coefficients_at + 2 :])
     by_state, by_closure, by_scalar = compiled.backward(
-        call, WANTS[by_coefficients, by_factors], seeds, state, (intermediates, values), closures, coefficients, factor
+        call, wants, seeds, state, (intermediates, values), closures, coefficients, factor
     )
     count = coefficients.shape[0]
     of_factors = by_scalar[count:] if by_factors else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,7 +29,11 @@ _RUN_TYPES = (
     ctypes.c_void_p,  # values per row
     ctypes.c_void_p,  # derivatives by scalars
     ctypes.c_int,  # threads
+    ctypes.c_long,  # steps
+    ctypes.c_long,  # after how many of them something is put on the state
+    ctypes.c_char_p,  # addresses of that and of derivatives by it
 )
+Places = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(slots=True)
@@ -43,6 +47,9 @@ class Arguments:
     closures : by position, ``[batch, y, x]`` with dense columns; an adjoint gets those that it reads
     planes : statics and arrays of the grid by (kind, name), ``[1, y, x]`` with dense columns
     rows : ``[row, y]`` float64, and where it lies in memory
+    steps : how many; in a march a block that ``places`` names has one more axis in front, with the place of each step
+    joined : what is put on the state after every ``every`` steps: ``added - decay * (the state they began with)``,
+        the derivatives by both, and work space of the same shape; None where there is nothing
     """
 
     batch: int
@@ -53,6 +60,10 @@ class Arguments:
     factor: Tensor
     dt: float
     rows: tuple[np.ndarray[Any, np.dtype[np.float64]], int]
+    steps: int = 1
+    every: int = 1
+    places: Mapping[str, Places] = field(default_factory=dict)
+    joined: tuple[Tensor | None, ...] = ()
 
 
 class Launch(Protocol):
@@ -63,10 +74,10 @@ class Launch(Protocol):
 
 
 class CKernel:
-    """A kernel compiled from C."""
+    """A kernel compiled from C, for ``side`` samples side by side."""
 
-    def __init__(self, kernel: Kernel, ny: int, nx: int, dtype: torch.dtype, compiler: Compiler) -> None:
-        self._library = load_library(emit_c(kernel, nx, double=dtype == torch.float64), compiler)
+    def __init__(self, kernel: Kernel, ny: int, nx: int, dtype: torch.dtype, compiler: Compiler, side: int = 1) -> None:
+        self._library = load_library(emit_c(kernel, nx, double=dtype == torch.float64, side=side), compiler)
         self._run = self._library.run
         self._run.argtypes, self._run.restype = _RUN_TYPES, ctypes.c_int
         self._ny = ny
@@ -89,8 +100,9 @@ class CKernel:
             sample, row, _ = tensor.stride()
             pointers += (tensor.data_ptr(), sample, row)
         derivatives = None if self._scalars is None else torch.empty(self._scalars, dtype=self._dtype)
+        joined = [0 if tensor is None else tensor.data_ptr() for tensor in arguments.joined]
         failed = self._run(
-            self._given.pack(*pointers),
+            self._given.pack(*pointers) if not arguments.places else self._of_all_steps(pointers, arguments),
             arguments.batch,
             self._ny,
             arguments.coefficients.data_ptr(),
@@ -99,7 +111,18 @@ class CKernel:
             arguments.rows[1],
             None if derivatives is None else derivatives.data_ptr(),
             torch.get_num_threads(),
+            arguments.steps,
+            arguments.every,
+            struct.pack(f"{len(joined)}q", *joined) if joined else None,
         )
         if failed:
             raise BackendError("the fused kernel found no memory for its work space", do="use a smaller batch")
         return derivatives
+
+    def _of_all_steps(self, pointers: list[int], arguments: Arguments) -> bytes:
+        table = np.tile(np.array(pointers, np.int64), (arguments.steps, 1))
+        for column, kind in enumerate(self._blocks):
+            if kind in arguments.places:
+                block = arguments.blocks[kind]
+                table[:, column] += arguments.places[kind] * (block.stride(0) * block.element_size())
+        return table.tobytes()

@@ -17,6 +17,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +30,7 @@ from .binding import Arguments
 from .cache import private_folder, publish
 from .emit_c import SEPARATE
 from .emit_numba import emit_numba
+from .joins import join_after_adjoint, join_after_step, join_before_adjoint
 from .plan import Kernel
 
 __all__ = ["NumbaKernel"]
@@ -47,13 +49,27 @@ class NumbaKernel:
         self._module = _imported(self._directory)
         self._ny = ny
         self._dtype = dtype
-        self._scalars = kernel.derivatives
+        self._scalars, self._seeded = kernel.derivatives, kernel.seeded
         infos = [kernel.traced.arrays[a] for a in kernel.arrays()]
         self._places: list[tuple[str, Any]] = [(i.kind, i.name if i.kind in SEPARATE[1:] else i.index) for i in infos]
         self._signatures = -1  # as many as are noted in the cache; arrays of another layout make a new one
 
     def __call__(self, arguments: Arguments) -> Tensor:
         """Run it; return the derivatives by the scalars."""
+        total = torch.zeros(self._scalars, dtype=torch.float64)
+        for step in range(arguments.steps):
+            now = arguments if not arguments.places else _of_step(arguments, step)
+            if self._seeded:
+                join_before_adjoint(arguments, step)
+            total += self._run(now)
+            join_after_adjoint(arguments, step) if self._seeded else join_after_step(arguments, step)
+        signatures = len(getattr(self._module.run, "signatures", ()))
+        if signatures != self._signatures:
+            _seal(self._directory)
+            self._signatures = signatures
+        return total.to(self._dtype)
+
+    def _run(self, arguments: Arguments) -> Tensor:
         derivatives = torch.zeros(self._scalars, dtype=torch.float64)
         self._module.run(
             tuple(self._array(arguments, kind, index).detach().numpy() for kind, index in self._places),
@@ -65,11 +81,7 @@ class NumbaKernel:
             arguments.rows[0],
             derivatives.numpy(),
         )
-        signatures = len(getattr(self._module.run, "signatures", ()))
-        if signatures != self._signatures:
-            _seal(self._directory)
-            self._signatures = signatures
-        return derivatives.to(self._dtype)
+        return derivatives
 
     def _array(self, arguments: Arguments, kind: str, index: Any) -> Tensor:
         if kind == "closure":
@@ -80,6 +92,12 @@ class NumbaKernel:
             return plane.expand(arguments.batch, -1, -1)
         block = arguments.blocks[kind]
         return block[index] if kind == "gradient closure" else block[:, index]
+
+
+def _of_step(arguments: Arguments, step: int) -> Arguments:
+    blocks, places = arguments.blocks, arguments.places
+    now = {kind: block[int(places[kind][step])] if kind in places else block for kind, block in blocks.items()}
+    return replace(arguments, blocks=now)
 
 
 def _stored(source: str) -> Path:

@@ -18,7 +18,7 @@ from .ir import Node
 from .plan import backward_kernel, forward_kernel, values_to_save
 from .trace import ArrayInfo, Traced
 
-__all__ = ["Call", "Compiled", "Kind"]
+__all__ = ["Adjoint", "Call", "Compiled", "Kind"]
 
 Kind = Literal["tendency", "advance", "scaled"]
 Stored = tuple[Tensor | None, Tensor | None]
@@ -47,7 +47,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class _Adjoint:
+class Adjoint:
     """An adjoint kernel, with the fields and closures that it gives no derivative by."""
 
     launch: Launch
@@ -75,10 +75,10 @@ class Compiled:
         self.grid = grid
         self.engine = engine
         self.plane_infos = [info for info in traced.arrays if info.kind in ("static", "grid")]
-        self._stored = sum(len(stage) for stage in traced.stages)
+        self.stored = sum(len(stage) for stage in traced.stages)
         self._saved: dict[str, tuple[list[Node], tuple[int, ...]]] = {}
-        self._forward: dict[tuple[str, torch.dtype, bool], Launch] = {}
-        self._backward: dict[tuple[str, torch.dtype, frozenset[str]], _Adjoint] = {}
+        self._forward: dict[tuple[str, torch.dtype, bool, int], Launch] = {}
+        self._backward: dict[tuple[str, torch.dtype, frozenset[str], int], Adjoint] = {}
 
     def outputs(self, kind: Kind) -> list[Node]:
         """Expressions that the last stage writes; a scaled step starts from the tendency."""
@@ -103,18 +103,23 @@ class Compiled:
         recording: bool = False,
     ) -> tuple[Tensor, Stored]:
         """Return the outputs ``[batch, field, y, x]``, and what is kept: intermediates, and values for the adjoint."""
-        key = (call.kind, state.dtype, recording)
-        launch = self._forward.get(key)
-        saved = self.to_save(call.kind)[0] if recording else []
-        if launch is None:
-            kernel = forward_kernel(self.traced, self.outputs(call.kind), saved)
-            launch = self._forward[key] = self.engine.make(kernel, self.grid, state.dtype)
+        launch, saved = self.forward_launch(call.kind, state.dtype, recording=recording)
         result = torch.empty_like(state)
         blocks = {"field": state, "output": result}
-        stored = (_planes(state, self._stored), _planes(state, len(saved)))
+        stored = (_planes(state, self.stored), _planes(state, saved))
         _add_stored(blocks, stored)
         launch(Arguments(state.shape[0], blocks, closures, call.planes, coefficients, factor, call.dt, call.rows))
         return result, stored
+
+    def forward_launch(self, kind: Kind, dtype: torch.dtype, *, recording: bool, side: int = 1) -> tuple[Launch, int]:
+        """Return the forward kernel, and how many values it saves for the adjoint."""
+        key = (kind, dtype, recording, side)
+        saved = self.to_save(kind)[0] if recording else []
+        launch = self._forward.get(key)
+        if launch is None:
+            kernel = forward_kernel(self.traced, self.outputs(kind), saved)
+            launch = self._forward[key] = self.engine.make(kernel, self.grid, dtype, side)
+        return launch, len(saved)
 
     def backward(
         self,
@@ -131,12 +136,12 @@ class Compiled:
 
         ``closures`` are those that :meth:`to_save` names.
         """
-        adjoint = self._adjoint(call.kind, state.dtype, wants)
+        adjoint = self.adjoint(call.kind, state.dtype, wants)
         by_state = torch.empty_like(state)
         for k in adjoint.idle_fields:
             by_state[:, k] = 0.0
         batch, _, ny, nx = state.shape
-        by_closure = state.new_empty(self.traced.closures, batch, ny, nx)
+        by_closure = state.new_zeros(self.traced.closures, batch, ny, nx)
         blocks = {"field": state, "gradient field": by_state, "gradient closure": by_closure, **seeds}
         _add_stored(blocks, stored)
         if stored[0] is not None:
@@ -157,15 +162,16 @@ class Compiled:
             saved_values = self._saved[kind] = values_to_save(self.traced, self.outputs(kind), self.seeded(kind))
         return saved_values
 
-    def _adjoint(self, kind: Kind, dtype: torch.dtype, wants: frozenset[str]) -> _Adjoint:
-        key = (kind, dtype, wants)
+    def adjoint(self, kind: Kind, dtype: torch.dtype, wants: frozenset[str], side: int = 1) -> Adjoint:
+        """Return the adjoint kernel that gives the wanted derivatives."""
+        key = (kind, dtype, wants, side)
         adjoint = self._backward.get(key)
         if adjoint is None:
             kernel = backward_kernel(self.traced, self.seeded(kind), wants, self.to_save(kind)[0])
             written = {(self.traced.arrays[a].kind, self.traced.arrays[a].index) for a in kernel.arrays()}
             fields, closures = range(len(self.traced.outputs)), range(self.traced.closures)
-            adjoint = self._backward[key] = _Adjoint(
-                self.engine.make(kernel, self.grid, dtype),
+            adjoint = self._backward[key] = Adjoint(
+                self.engine.make(kernel, self.grid, dtype, side),
                 tuple(k for k in fields if ("gradient field", k) not in written),
                 tuple(k for k in closures if ("gradient closure", k) not in written),
             )

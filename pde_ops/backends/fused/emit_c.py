@@ -3,6 +3,9 @@
 A task is one sample and a block of its rows. Arrays whose neighbours are read are copied, row by row, into a small
 window with ghost cells: inside it every neighbour is at a fixed distance from one pointer, so the inner loop has no
 borders and needs no address arithmetic. The number of columns is fixed at generation time for the same reason.
+
+A row of a narrow grid is little more than its ends. There ``side`` samples lie side by side, value by value, and make
+one long row in which a cell's neighbour is ``side`` values away; nothing else changes.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from .emit_cells import SlowTable, VectorWriter, literal, slow_statements
 from .ir import Node
 from .plan import Carry, Kernel, Sweep, View
 from .schedule import loops
-from .templates import DISPATCH, ENTRY, JOB, TASK, WINDOW
+from .templates import BACKWARD_JOINS, DISPATCH, ENTRY, FORWARD_JOINS, JOB, NO_JOINS, TASK, WINDOW
 from .trace import ArrayInfo
 
 __all__ = ["SEPARATE", "block_kinds", "emit_c"]
@@ -25,9 +28,9 @@ SEPARATE = ("closure", "static", "grid")  # kinds of arrays that come one by one
 TASK_CELLS = 49152  # rows are dealt out in blocks of about this many cells, whatever the number of threads
 
 
-def emit_c(kernel: Kernel, nx: int, *, double: bool) -> str:
-    """Return the source of a shared library with one function, ``run``."""
-    return _Source(kernel, nx, double).text()
+def emit_c(kernel: Kernel, nx: int, *, double: bool, side: int = 1) -> str:
+    """Return the source of a shared library with one function, ``run``, for ``side`` samples side by side."""
+    return _Source(kernel, nx, double, side).text()
 
 
 def block_kinds(infos: Sequence[ArrayInfo]) -> list[str]:
@@ -35,10 +38,16 @@ def block_kinds(infos: Sequence[ArrayInfo]) -> list[str]:
     return list(dict.fromkeys(info.kind for info in infos if info.kind not in SEPARATE))
 
 
+def _width(infos: Sequence[ArrayInfo]) -> int:
+    """Return how many numbers ``run`` takes for one step: an address for each block, strides too for the others."""
+    return len(block_kinds(infos)) + 3 * sum(info.kind in SEPARATE for info in infos)
+
+
 class _Source:
-    def __init__(self, kernel: Kernel, nx: int, double: bool) -> None:
+    def __init__(self, kernel: Kernel, nx: int, double: bool, side: int) -> None:
         self.kernel = kernel
-        self.nx = nx
+        self.nx = nx * side
+        self.side = side
         self.double = double
         self.arrays = kernel.arrays()
         self.table = SlowTable(kernel.slow_nodes())
@@ -49,6 +58,7 @@ class _Source:
         defines = {
             "REAL_IS_DOUBLE": int(self.double),
             "NX": self.nx,
+            "SIDE": self.side,
             "BORDER_X": BORDERS[boundary.x],
             "BORDER_Y": BORDERS[boundary.y],
         }
@@ -57,7 +67,7 @@ class _Source:
         parts.append(JOB)
         for k, sweep in enumerate(self.kernel.sweeps):
             parts += _SweepSource(self, k, sweep).parts()
-        parts += [self.slow_tables(), self.dispatch(), self.entry()]
+        parts += [self.slow_tables(), self.joins(), self.dispatch(), self.entry()]
         return "\n".join(parts) + "\n"
 
     def slot_of(self, array: int) -> int:
@@ -96,11 +106,23 @@ class _Source:
         """Functions that run a range of tasks, of one sweep or of all of them."""
         count = len(self.kernel.sweeps)
         cases = "\n".join(
-            f"        if (sweep < 0 || sweep == {k}) failed |= task{k}(job, b, r0, r1, work, sums);"
-            for k in range(count)
+            f"            if (sweep == {k}) failed |= task{k}(job, b, r0, r1, work, sums);" for k in range(count)
         )
+        whole = "\n".join(f"            failed |= task{k}(&here, b, r0, r1, work, sums);" for k in range(count))
         work = " + ".join(["64", *(f"WORK{k}" for k in range(count))])
-        return DISPATCH.format(cases=cases, work=work, sums=max(1, len(self.slots)))
+        sums, arrays = max(1, len(self.slots)), len(self.arrays)
+        return DISPATCH.format(cases=cases, all=whole, work=work, sums=sums, arrays=arrays)
+
+    def joins(self) -> str:
+        """Functions that put what is added, or decays, on the state between steps, and carry derivatives back."""
+        infos = [self.kernel.traced.arrays[a] for a in self.arrays]
+        blocks = block_kinds(infos)
+        needed = ["field", "seed", "gradient field"] if self.kernel.seeded else ["field", "output"]
+        if not set(needed) <= set(blocks):
+            return NO_JOINS
+        places = {kind.partition(" ")[0]: blocks.index(kind) for kind in needed}
+        joins = BACKWARD_JOINS if self.kernel.seeded else FORWARD_JOINS
+        return joins.format(width=_width(infos), fields=len(self.kernel.traced.outputs), **places)
 
     def array_table(self) -> Iterator[str]:
         """Address and strides of every array, from the addresses of the blocks and what comes separately."""
@@ -135,7 +157,9 @@ class _Source:
             target=max(32, TASK_CELLS // self.nx),
             writes=writes,
             derivatives=self.kernel.derivatives,
-            arrays="\n".join(f"        {line}," for line in self.array_table()),
+            count=len(self.arrays),
+            width=_width([self.kernel.traced.arrays[a] for a in self.arrays]),
+            arrays="\n".join(f"                {line}," for line in self.array_table()),
         )
 
 
@@ -148,7 +172,7 @@ class _SweepSource:
         self.sweep = sweep
         self.views = sweep.views()
         self.radius_x, self.radius_y = sweep.radius()
-        self.reach = sweep.reach()
+        self.reach, self.side = sweep.reach(), source.side
         windowed = {v.array for v in self.views}
         self.direct = list(dict.fromkeys(r.array for r in sweep.reads() if r.array not in windowed))
         self.here = [c for c in sweep.carries if c.here is not None]
@@ -166,12 +190,13 @@ class _SweepSource:
 
     def sizes(self) -> str:
         k, size = self.k, 8 if self.source.double else 4
-        left = -(-self.radius_x // 16) * 16
+        ghosts = self.radius_x * self.side
+        left = -(-ghosts // 16) * 16
         tail = 16 if self.source.nx % 16 else 0  # the last vector of a row reads beyond its end
-        pitch = left + -(-(self.source.nx + tail + self.radius_x) // 16) * 16
+        pitch = left + -(-(self.source.nx + tail + ghosts) // 16) * 16
         pitch += 16 if pitch * size % 4096 == 0 else 0
         rows = 2 * self.radius_y + max(2, min(32, WINDOW_BYTES // max(1, len(self.views) * pitch * size)))
-        edge = -(-max(1, self.reach) // 16) * 16
+        edge = -(-max(1, self.reach * self.side) // 16) * 16
         buffer = 2 * edge + -(-(self.source.nx + 16) // 16) * 16
         values = {
             "VIEWS": len(self.views),
@@ -209,7 +234,9 @@ class _SweepSource:
                 lines.append("      if (y < 0 || y >= job->ny) turn_row(to);")
             for ghost in range(1, self.radius_x + 1):
                 lines.append(
-                    f"      to[-{ghost}] = {sign}to[WEST({ghost})]; to[NX - 1 + {ghost}] = {sign}to[EAST({ghost})];"
+                    "      for (int s = 0; s < SIDE; s++) { "
+                    f"to[s - {ghost} * SIDE] = {sign}to[WEST({ghost}) * SIDE + s]; "
+                    f"to[NX + {ghost - 1} * SIDE + s] = {sign}to[EAST({ghost}) * SIDE + s]; }}"
                 )
             lines.append("    }")
         return "\n".join([*lines, "}"])
@@ -222,7 +249,7 @@ class _SweepSource:
         matching = [v for v, view in enumerate(self.views) if view.array == r.array]
         here = r.east == 0 and r.north == 0
         v = matching[0] if here else self.views.index(View(r.array, r.odd))
-        return f"load(win + x + ({r.north * len(self.views) + v}) * PITCH{self.k} + ({r.east}))"
+        return f"load(win + x + ({r.north * len(self.views) + v}) * PITCH{self.k} + ({r.east * self.side}))"
 
     def cells(self) -> str:
         """Return the loops over the cells of a row, chunk by chunk."""
@@ -293,7 +320,7 @@ class _SweepSource:
             text = ""
             for t in taps:
                 tap = carry.taps[t]
-                place = f"buf + {tap.buffer} * BUFFER{k} + ({at}) - ({tap.east})"
+                place = f"buf + {tap.buffer} * BUFFER{k} + ({at}) - ({tap.east * self.side})"
                 value = f"load({place})" if vector else f"(*({place}))"
                 slow = tap.coefficient
                 if slow.op == "const" and abs(slow.data) == 1.0:
@@ -318,9 +345,11 @@ class _SweepSource:
             west = [t for t in everything if carry.taps[t].east <= -ghost]
             east = [t for t in everything if carry.taps[t].east >= ghost]
             if west:
-                lines.append(f"    g[WEST({ghost})] {sign}= {total(f'-{ghost}', west, False)};")
+                text = total(f"s - {ghost} * SIDE", west, False)
+                lines.append(f"    for (int s = 0; s < SIDE; s++) g[WEST({ghost}) * SIDE + s] {sign}= {text};")
             if east:
-                lines.append(f"    g[EAST({ghost})] {sign}= {total(f'NX - 1 + {ghost}', east, False)};")
+                text = total(f"NX + {ghost - 1} * SIDE + s", east, False)
+                lines.append(f"    for (int s = 0; s < SIDE; s++) g[EAST({ghost}) * SIDE + s] {sign}= {text};")
         return "\n".join([*lines, "    (void)row; (void)sc; (void)sign;", "}"])
 
     def target(self, carry: Carry) -> str:

@@ -34,11 +34,11 @@ class Engine:
     reason: str
     compiler: Compiler | None = None
 
-    def make(self, kernel: Kernel, grid: Grid2D, dtype: torch.dtype) -> Launch:
-        """Compile a kernel."""
+    def make(self, kernel: Kernel, grid: Grid2D, dtype: torch.dtype, side: int = 1) -> Launch:
+        """Compile a kernel; in C for ``side`` samples side by side."""
         if self.name == "c":
             assert self.compiler is not None
-            return CKernel(kernel, grid.ny, grid.nx, dtype, self.compiler)
+            return CKernel(kernel, grid.ny, grid.nx, dtype, self.compiler, side)
         if self.name == "numba":
             from .binding_numba import NumbaKernel
 

@@ -39,6 +39,7 @@ __all__ = [
     "backward_kernel",
     "forward_kernel",
     "values_to_save",
+    "wanted_kinds",
 ]
 
 
@@ -199,7 +200,7 @@ def values_to_save(traced: Traced, outputs: Sequence[Node], seeded: Seeded) -> t
     """
     roots = [*outputs, *(node for stage in traced.stages for _, node in stage)]
     heavy = {node for node in reachable(roots) if node.level == CELL and node.op in TRANSCENDENTAL}
-    builder = _Adjoint(traced, frozenset({"coefficient", "factor"}), {})
+    builder = _Adjoint(traced, wanted_kinds(True, True, [True] * traced.closures), {})
     for pairs in builder.pairs(seeded):
         builder.sweep(pairs)
     needed = [node for node in reachable(builder.values, leaves=heavy) if node in heavy]
@@ -213,7 +214,7 @@ def backward_kernel(traced: Traced, seeded: Seeded, wants: frozenset[str], saved
 
     Parameters
     ----------
-    wants : kinds of scalars whose derivative is asked for: ``coefficient``, ``factor``
+    wants : what derivatives are asked for beside those by the state, as `wanted_kinds` names it
     saved : values that the forward kernel has stored
     """
     reads = {node: traced.graph.cell(_saved_array(traced, k)) for k, node in enumerate(saved)}
@@ -221,6 +222,12 @@ def backward_kernel(traced: Traced, seeded: Seeded, wants: frozenset[str], saved
     sweeps = [builder.sweep(pairs) for pairs in builder.pairs(seeded)]
     derivatives = traced.coefficients + (len(traced.outputs) if "factor" in wants else 0)
     return Kernel(traced, [sweep.tidy(traced.graph) for sweep in sweeps], len(saved), derivatives)
+
+
+def wanted_kinds(coefficients: bool, factors: bool, closures: Sequence[bool]) -> frozenset[str]:
+    """Name what derivatives are asked for: by ``coefficient``, by ``factor``, by ``closure 0``, ``closure 1``, …"""
+    scalars = ["coefficient"] * coefficients + ["factor"] * factors
+    return frozenset([*scalars, *(f"closure {k}" for k, want in enumerate(closures) if want)])
 
 
 def _saved_array(traced: Traced, k: int) -> int:
@@ -234,7 +241,8 @@ class _Adjoint:
         self.wants = wants
         self.saved = saved
         self.values: list[Node] = []  # every derivative, for those who ask what they are made of
-        self.touched: set[int] = set()  # arrays whose gradient has been written to
+        # Arrays whose gradient has been written to. Those of closures come in as zeros or as sums of other steps.
+        self.touched = {k for k, info in enumerate(traced.arrays) if info.kind == "closure"}
 
     def pairs(self, seeded: Seeded) -> Iterator[list[tuple[Node, Node]]]:
         """Expressions and seeds of each sweep, last stage first; later ones need what earlier ones have touched."""
@@ -248,7 +256,8 @@ class _Adjoint:
 
     def wanted(self, leaf: Node) -> bool:
         if leaf.op == "cell":
-            return self.traced.arrays[leaf.data.array].kind in ("field", "closure", "stage")
+            info = self.traced.arrays[leaf.data.array]
+            return info.kind in ("field", "stage") or f"{info.kind} {info.index}" in self.wants
         return leaf.op == "scalar" and self.traced.scalars[leaf.data].kind in self.wants
 
     def sweep(self, pairs: list[tuple[Node, Node]]) -> Sweep:

@@ -5,7 +5,8 @@
  *
  * The generator defines before this point:
  *   REAL_IS_DOUBLE  0 for float, 1 for double
- *   NX              cells in a row
+ *   NX              values in a row: cells times samples side by side
+ *   SIDE            samples that lie side by side, value by value; 1 unless a narrow grid is widened with them
  *   BORDER_X, BORDER_Y   0 zero gradient, 1 periodic, 2 reflecting
  */
 #include <math.h>
@@ -34,7 +35,11 @@ typedef real vf __attribute__((vector_size(VECTOR_BYTES)));
 typedef whole vi __attribute__((vector_size(VECTOR_BYTES)));
 typedef real vf_any __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
-#define TAIL (NX % LANES)   /* cells of a row that do not fill a vector */
+#ifndef SIDE
+#define SIDE 1
+#endif
+#define CELLS (NX / SIDE)
+#define TAIL (NX % LANES)   /* values of a row that do not fill a vector */
 #define NXV (NX - TAIL)
 
 #define INLINE static inline __attribute__((always_inline))
@@ -130,14 +135,14 @@ INLINE long source_y(long y, long ny)
 }
 
 #if BORDER_X == 1
-#define WEST(k) (NX - (k))          /* column that the k-th ghost west of the domain stands for */
+#define WEST(k) (CELLS - (k))       /* column that the k-th ghost west of the domain stands for */
 #define EAST(k) ((k) - 1)
 #elif BORDER_X == 2
 #define WEST(k) ((k) - 1)
-#define EAST(k) (NX - (k))
+#define EAST(k) (CELLS - (k))
 #else
 #define WEST(k) 0
-#define EAST(k) (NX - 1)
+#define EAST(k) (CELLS - 1)
 #endif
 
 typedef struct { real *p; int64_t batch, row; } Array;      /* first value, strides in values; columns are dense */

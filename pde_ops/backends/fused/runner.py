@@ -78,8 +78,11 @@ class FusedRunner:
             return self._baseline.march(inputs, march)
         state, coefficients, factor, closures = self._checked(inputs, march.factor)
         added = None if march.added is None else _dense(march.added, state.dtype)
+        decay = None if march.decay is None else _dense(march.decay, state.dtype)
+        if decay is not None and added is None:
+            added = torch.zeros_like(state)
         call = self._call("advance", inputs, march.dt)
-        return repeat(call, (march.steps, march.every), state, coefficients, factor, added, closures)
+        return repeat(call, (march.steps, march.every), state, coefficients, factor, added, decay, closures)
 
     def scaled_advance(self, inputs: Inputs, dt: float, factor: Tensor, rule: str, rho: float) -> Tensor:
         """Return state + factor · scaled(dt · F(state)), see :mod:`pde_ops.integrators.scaling`."""

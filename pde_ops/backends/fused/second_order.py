@@ -56,11 +56,12 @@ def marched_by_torch(
     coefficients: Tensor,
     factor: Tensor,
     added: Tensor | None,
+    decay: Tensor | None,
     *closures: Tensor,
 ) -> Tensor:
     """Return the state after several steps, computed by the torch bodies."""
     steps, every = pattern
-    march = March(call.dt, steps, factor, added, every)
+    march = March(call.dt, steps, factor, added, every, decay)
     return call.body.march(_inputs(call, state, coefficients, closures), march)
 
 

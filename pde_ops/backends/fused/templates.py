@@ -1,6 +1,6 @@
 """The fixed parts of a generated C kernel, to be filled in by :mod:`.emit_c`."""
 
-__all__ = ["DISPATCH", "ENTRY", "JOB", "TASK", "WINDOW"]
+__all__ = ["BACKWARD_JOINS", "DISPATCH", "ENTRY", "FORWARD_JOINS", "JOB", "NO_JOINS", "TASK", "WINDOW"]
 
 JOB = """
 #ifdef _OPENMP
@@ -14,7 +14,13 @@ JOB = """
 #define ROW_OF(slot, y) (job->arrays[slot].p + b * job->arrays[slot].batch + (y) * job->arrays[slot].row)
 
 #define CHUNK 64             /* columns whose temporaries stay in the nearest cache */
-typedef struct { const Array *arrays; long ny, rows, blocks; const vf *table, *sc; double *sums; } Job;
+/* What is put on the state after every so many steps: added - decay * (the state those steps began with), and the
+ * derivatives by both; addresses may be null. */
+typedef struct { const real *added, *decay; real *by_added, *by_decay, *kept; } Joined;
+typedef struct {
+    const Array *arrays; long ny, rows, blocks; const vf *table, *sc; double *sums;
+    const int64_t *given; long steps, every; Joined joined;
+} Job;
 
 INLINE void copy_row(real *restrict to, const real *restrict from)
 {
@@ -105,7 +111,65 @@ static int task{k}(const Job *job, long b, long r0, long r1, real *work, double 
 }}
 """
 
+NO_JOINS = """
+static void join_before(const Job *job, long step, long b) { (void)job; (void)step; (void)b; }
+static void join_after(const Job *job, long step, long b) { (void)job; (void)step; (void)b; }
+"""
+
+FORWARD_JOINS = """
+#define GIVEN(step, block) ((real *)job->given[(step) * {width} + (block)] + b * size)
+static void join_before(const Job *job, long step, long b) {{ (void)job; (void)step; (void)b; }}
+static void join_after(const Job *job, long step, long b)
+{{
+    const long size = {fields} * job->ny * NX;
+    const Joined *j = &job->joined;
+    if (!j->added || (step + 1) % job->every) return;
+    real *restrict out = GIVEN(step, {output});
+    const real *restrict added = j->added + b * size;
+    if (!j->decay) {{
+        for (long i = 0; i < size; i++) out[i] += added[i];
+        return;
+    }}
+    const real *restrict decay = j->decay + b * size, *restrict start = GIVEN(step + 1 - job->every, {field});
+    for (long i = 0; i < size; i++) out[i] += added[i] - decay[i] * start[i];
+}}
+"""
+
+BACKWARD_JOINS = """
+#define GIVEN(step, block) ((real *)job->given[(step) * {width} + (block)] + b * size)
+/* The first step of the way back is the last of the march. */
+static void join_before(const Job *job, long step, long b)
+{{
+    const long size = {fields} * job->ny * NX;
+    const Joined *j = &job->joined;
+    if ((job->steps - step) % job->every) return;
+    const real *restrict seed = GIVEN(step, {seed});
+    if (j->by_added) {{
+        real *restrict by = j->by_added + b * size;
+        for (long i = 0; i < size; i++) by[i] += seed[i];
+    }}
+    if (!j->decay) return;
+    const real *restrict decay = j->decay + b * size, *restrict start = GIVEN(step + job->every - 1, {field});
+    real *restrict kept = j->kept + b * size;
+    for (long i = 0; i < size; i++) kept[i] = decay[i] * seed[i];
+    if (j->by_decay) {{
+        real *restrict by = j->by_decay + b * size;
+        for (long i = 0; i < size; i++) by[i] -= start[i] * seed[i];
+    }}
+}}
+static void join_after(const Job *job, long step, long b)
+{{
+    const long size = {fields} * job->ny * NX;
+    const Joined *j = &job->joined;
+    if (!j->decay || (job->steps - step - 1) % job->every || step + 1 < job->every) return;
+    real *restrict by = GIVEN(step, {gradient});
+    const real *restrict kept = j->kept + b * size;
+    for (long i = 0; i < size; i++) by[i] -= kept[i];
+}}
+"""
+
 DISPATCH = """
+/* Run tasks: all sweeps of all steps of each (sweep < 0), or one sweep of one step. */
 static int run_range(const Job *job, int sweep, long from, long to)
 {{
     real *memory = malloc(({work}) * sizeof(real) + 64);
@@ -116,7 +180,16 @@ static int run_range(const Job *job, int sweep, long from, long to)
         const long b = t / job->blocks, r0 = (t % job->blocks) * job->rows;
         const long r1 = r0 + job->rows < job->ny ? r0 + job->rows : job->ny;
         double *sums = job->sums + t * {sums};
+        if (sweep >= 0) {{
 {cases}
+            continue;
+        }}
+        Job here = *job;
+        for (long step = 0; step < job->steps && !failed; step++, here.arrays += {arrays}) {{
+            join_before(job, step, b);
+{all}
+            join_after(job, step, b);
+        }}
     }}
     free(memory);
     return failed;
@@ -149,29 +222,41 @@ INLINE double total(const double *sums, long step, long count)
     return all;
 }}
 
-int run(const int64_t *given, long batch, long ny, const real *coefficient, const real *factor, double dt,
-        const double *rows, real *gradients, int threads)
+int run(const int64_t *addresses, long batch, long ny, const real *coefficient, const real *factor, double dt,
+        const double *rows, real *gradients, int threads, long steps, long every, const int64_t *joined)
 {{
     const int64_t plane = ny * NX;
-    const Array arrays[] = {{
-{arrays}
-    }};
+    Array *arrays = malloc((steps * {count} + 1) * sizeof(Array));
     const long blocks = (ny + {target} - 1) / {target}, tasks = batch * blocks;
     vf sc[{scalars}] = {{{{0}}}};
     void *memory = malloc((ny * {rows} + 1) * sizeof(vf));
     vf *table = (vf *)(((uintptr_t)memory + sizeof(vf) - 1) & ~(uintptr_t)(sizeof(vf) - 1));
     double *sums = calloc(tasks * {sums} + 1, sizeof(double));
-    Job job = {{arrays, ny, (ny + blocks - 1) / blocks, blocks, table, sc, sums}};
-    int failed = !memory || !sums;
+    Job job = {{arrays, ny, (ny + blocks - 1) / blocks, blocks, table, sc, sums, addresses, steps, every, {{0}}}};
+    if (joined) job.joined = (Joined){{(real *)joined[0], (real *)joined[1], (real *)joined[2], (real *)joined[3],
+                                      (real *)joined[4]}};
+    int failed = !memory || !sums || !arrays;
     if (!failed) {{
+        for (long step = 0; step < steps; step++) {{
+            const int64_t *given = addresses + step * {width};
+            const Array those[] = {{
+{arrays}
+            }};
+            memcpy(arrays + step * {count}, those, sizeof those);
+        }}
         for (int k = 0; k < {derivatives}; k++) gradients[k] = 0;
         slow_values(coefficient, factor, dt, rows, ny, sc, table);
         /* A sample in one block runs all its sweeps in one go, while it is in the cache. */
         if (blocks == 1) failed = run_all(&job, -1, tasks, threads);
-        else for (int k = 0; k < {sweeps} && !failed; k++) failed = run_all(&job, k, tasks, threads);
+        else for (long step = 0; step < steps && !failed; step++, job.arrays += {count}) {{
+            for (long b = 0; b < batch; b++) join_before(&job, step, b);
+            for (int k = 0; k < {sweeps} && !failed; k++) failed = run_all(&job, k, tasks, threads);
+            for (long b = 0; b < batch; b++) join_after(&job, step, b);
+        }}
 {writes}
     }}
     (void)gradients;
+    free(arrays);
     free(memory);
     free(sums);
     return failed;

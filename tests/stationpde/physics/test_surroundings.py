@@ -2,15 +2,21 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from small_network import places, small_config, small_model, windows
+from pde_ops import Grid2D
+from pde_ops.ops import gradient_scale_x, gradient_scale_y, laplacian_scale
+from small_network import places, small_config, small_model, wild, windows
 from stationpde.guide.predictors import GROUPS, Predictors
 from stationpde.model.analysis import lift_history
 from stationpde.model.extended_terms import ExtendedTerms, tendencies_of
 from stationpde.model.pde_branch import system_of
-from stationpde.physics import equations
+from stationpde.model.slopes import Slopes
+from stationpde.physics import SUN_CHANNEL, THETA, TIME_CHANNELS, WIND, P, Q, equations
 from stationpde.physics.equations import TERMS
 from stationpde.physics.surroundings import PLACES, Surroundings, View, steps_back
 
@@ -111,30 +117,122 @@ def test_the_extended_equations_are_the_others_and_four_terms_each_of_which_can_
     assert repr(equations.extended(plain, [])).splitlines()[1:] == repr(plain).splitlines()[1:]
 
 
+def plain_terms(terms, grid, state, conditions, tendencies, lead):
+    """Compute the terms as they are written, each on its own: gains of the scaled state, rates of decay."""
+    length = lambda radius: radius * grid.dy
+    dryness = (state[:, THETA] - state[:, Q])[:, None]
+    differences = []
+    for radius in terms.radii:
+        differences += [
+            gradient_scale_x(state, grid=grid, radius=radius) * length(radius),
+            gradient_scale_y(state, grid=grid, radius=radius) * length(radius),
+            laplacian_scale(state, grid=grid, radius=radius) * length(radius) ** 2,
+        ]
+    inputs = {"surroundings": torch.cat(differences, dim=1)}
+    if "memory" in terms.terms:
+        days = (lead - 1) * terms.step_seconds / 86400.0
+        inputs["memory"] = tendencies * torch.exp(-days / terms.fading.abs().clamp(min=0.02))[:, None, None]
+    middle, pressure = terms.radii[len(terms.radii) // 2], state[:, P, None]
+    slopes = [op(pressure, grid=grid, radius=middle) * length(middle) for op in (gradient_scale_x, gradient_scale_y)]
+    one, warmth, time = torch.ones_like(dryness), state[:, THETA, None], conditions[:, TIME_CHANNELS]
+    inputs["relaxation"] = torch.cat([one, state[:, WIND], *slopes, dryness, time], dim=1).clamp(-4.0, 4.0)
+    sun = conditions[:, SUN_CHANNEL, None]
+    speed = (state[:, WIND].square().sum(dim=1, keepdim=True) + 1e-6).sqrt()
+    by_day = sun.clamp(min=0.0) * torch.cat([one, dryness, warmth, state[:, Q, None]], dim=1)
+    by_night = (sun < 0.0).to(sun.dtype) * torch.cat([one, speed, dryness, warmth], dim=1)
+    inputs["radiation"] = torch.cat([by_day, by_night], dim=1)
+    return {name: torch.einsum("of,bfyx->boyx", terms.coefficients[name], inputs[name]) for name in terms.terms}
+
+
+def drawn_terms(grid, names, without=()):
+    torch.manual_seed(3)
+    terms = ExtendedTerms(names, grid, 21600, without).double()
+    with torch.no_grad():
+        for parameter in terms.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return terms
+
+
+@pytest.mark.parametrize("names", [tuple(TERMS), ("surroundings",), ("memory", "relaxation"), ("radiation",)])
+@pytest.mark.parametrize("lead", [1, 4])
+def test_terms_are_what_they_are_written_as_with_their_gradients(model, names, lead):
+    grid = model.region.pde_grid
+    terms = drawn_terms(grid, names)
+    conditions = model.conditions.step(torch.tensor([1_672_531_200, 1_672_563_600]), lead).double()
+    state = (2.0 * torch.randn(2, 5, *model.region.grid.shape, dtype=torch.float64)).requires_grad_()
+    past = torch.randn(2, 15, *model.region.grid.shape, dtype=torch.float64).requires_grad_()
+    gain, decay = terms(state, conditions, past, lead)
+    plain = plain_terms(terms, grid, state, conditions, past, lead)
+    gains = [values for name, values in plain.items() if name != "relaxation"]
+    expected = (sum(gains) if gains else None, plain.get("relaxation"))
+    assert (gain is None) == (not gains) and (decay is None) == ("relaxation" not in names)
+    pairs = [(a, b) for a, b in zip((gain, decay), expected, strict=True) if a is not None]
+    sources = [state, past, *terms.parameters()]
+    slopes = []
+    for side in zip(*pairs, strict=True):
+        total = sum((values * torch.linspace(-1.0, 2.0, values.numel()).view_as(values)).sum() for values in side)
+        slopes.append(torch.autograd.grad(total, sources, allow_unused=True, materialize_grads=True))
+    for a, b in [*pairs, *zip(*slopes, strict=True)]:
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    rows=st.integers(3, 9), columns=st.integers(3, 9), border=st.sampled_from(["zero_gradient", "periodic"]),
+    data=st.data(),
+)  # fmt: skip
+def test_slopes_are_those_of_the_operators_on_any_grid(rows, columns, border, data):
+    lat, lon = np.linspace(30.0, 30.0 + rows, rows), np.linspace(0.0, 1.3 * columns, columns)
+    grid = Grid2D.from_latlon(lat, lon, boundary=border)
+    radii = sorted(data.draw(st.sets(st.integers(1, min(rows, columns) - 1), min_size=1, max_size=3)))
+    slopes, fields = Slopes(grid, radii).double(), torch.randn(2, 4, rows, columns, dtype=torch.float64)
+    weights = torch.randn(3, 3 * 4 * len(radii), dtype=torch.float64)
+    length = {radius: radius * grid.dy for radius in radii}
+    ops = ((gradient_scale_x, 1), (gradient_scale_y, 1), (laplacian_scale, 2))
+    differences = [op(fields, grid=grid, radius=r) * length[r] ** power for r in radii for op, power in ops]
+    expected = torch.einsum("of,bfyx->boyx", weights, torch.cat(differences, dim=1))
+    torch.testing.assert_close(slopes.weighted(fields, weights), expected, rtol=1e-9, atol=1e-11)
+    for k, radius in enumerate(radii):
+        gradient = torch.stack([differences[3 * k][:, 0], differences[3 * k + 1][:, 0]], dim=1)
+        torch.testing.assert_close(slopes.gradient(fields[:, 0], radius), gradient, rtol=1e-9, atol=1e-11)
+
+
 @pytest.mark.parametrize(
-    "overrides", [(), ("model.closure=false",), ('pde.without=["S_u", "S_v"]',), ('pde.without=["G_p"]',)]
+    "overrides", [(), ("model.closure=false",), ('pde.without=["S_u", "S_v"]',), ('pde.without=["G_p", "lambda_q"]',)]
 )
 def test_what_is_added_beside_the_equations_is_what_they_say(overrides):
     """Driven terms have an update factor of their own and are added outside the compiled program."""
     config = small_config("extended", (*overrides, "pde.max_wind=8"))
     split = small_model(config).double()
-    branch, grid = split.pde_branch, split.region.pde_grid
+    wild(split, 0.02)
+    branch, grid, scaling = split.pde_branch, split.region.pde_grid, split.scaling
     inside = system_of(config, grid).compile(grid, backend="torch", limits=branch.tendency.limits).double()
+    inside.coefficients.load_state_dict(branch.tendency.coefficients.state_dict())
     drawn = torch.Generator().manual_seed(2)
     shape = (2, 5, *split.region.grid.shape)
     size = torch.tensor([3.0, 3.0, 300.0, 4.0, 1e-3])[:, None, None]
     state = torch.randn(shape, generator=drawn).double() * size
     base = torch.tensor([2.0, -1.0, 9.5e4, 285.0, 6e-3])[:, None, None].expand(shape).double()
-    source = {name: torch.randn(2, *shape[2:], generator=drawn).double() * 1e-5 for name in branch.driven}
+    past = torch.randn(2, 15, *shape[2:], generator=drawn).double()
+    conditions = split.conditions.step(torch.tensor([1_672_531_200, 1_672_563_600]), 2).double()
     assert ("G_p" in branch.driven) == ("G_p" not in "".join(overrides))
     closures = {name: base[:, equations.STATE.index(name[:-2])] for name in branch.bases}
     with torch.no_grad():
+        forcing = branch.forcing(state, base, conditions, scaling, past, 2)
+        source = {} if branch.closure is None else dict(branch.closure(scaling(state), conditions))
+        seconds = branch.substeps * branch.dt
+        for term, values in plain_terms(branch.extended, grid, scaling(state), conditions, past, 2).items():
+            values = values / seconds * (1.0 if term == "relaxation" else scaling.scale)
+            source |= {equations.term_of(term, name): values[:, c] for c, name in enumerate(equations.STATE)}
+        source = {name: source[name] for name in branch.driven}
         difference = inside(state, {**closures, **source}) - branch.tendency(state, closures)
-        beside = branch.driven_tendency(state, source)
     first = branch.channels[0]
+    beside = forcing.gain - forcing.decay * state[:, first:]
     # Differences of tendencies of 1e-2 Pa/s and more, in double precision.
     torch.testing.assert_close(difference[:, first:], beside, rtol=1e-9, atol=1e-15)
     assert not difference[:, :first].any()
+    again = branch.forcing_from(forcing.tensors())
+    assert torch.equal(again.gain, forcing.gain) and torch.equal(again.decay, forcing.decay)
 
 
 @pytest.mark.parametrize("name", TERMS)
@@ -142,10 +240,11 @@ def test_every_term_moves_the_field_and_can_be_left_out(model, name):
     terms = ExtendedTerms((name,), model.region.pde_grid, 21600)
     conditions = model.conditions.step(torch.tensor([1_672_531_200]), 1)
     state, past = torch.randn(1, 5, *model.region.grid.shape), torch.randn(1, 15, *model.region.grid.shape)
-    assert not terms(state, conditions, past, 1)[name].any()
+    which = int(name == "relaxation")
+    assert not terms(state, conditions, past, 1)[which].any()
     with torch.no_grad():
         terms.coefficients[name].fill_(0.1)
-    assert terms(state, conditions, past, 1)[name].any()
+    assert terms(state, conditions, past, 1)[which].any() and terms(state, conditions, past, 1)[1 - which] is None
     assert list(terms.coefficients) == [name]
 
 
@@ -156,7 +255,7 @@ def test_remembered_tendencies_fade(model):
     conditions = model.conditions.step(torch.tensor([1_672_531_200]), 1)
     state = torch.zeros(1, 5, *model.region.grid.shape)
     past = torch.ones(1, 15, *model.region.grid.shape)
-    sizes = [float(terms(state, conditions, past, lead)["memory"].detach().abs().mean()) for lead in (1, 2, 4)]
+    sizes = [float(terms(state, conditions, past, lead)[0].detach().abs().mean()) for lead in (1, 2, 4)]
     assert sizes[0] > sizes[1] > sizes[2] > 0.0
 
 

@@ -1,0 +1,198 @@
+"""Several steps in one launch: where states, seeds and derivatives of all steps lie, and samples laid side by side.
+
+On a narrow grid the ends of a row cost as much as the row. So samples of a batch are interleaved, value by value:
+``[sample, y, x]`` becomes ``[group, y, x · side]``, and a kernel made for that sees rows ``side`` times as long. A
+march is laid out once and runs all of its steps like that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from .binding import Arguments
+from .compiled import Call
+from .plan import wanted_kinds
+
+__all__ = ["Gradients", "Pattern", "Record", "march_back", "march_forward", "samples_side_by_side"]
+
+Pattern = tuple[int, int]  # how many steps, and after how many of them something is put on the state
+LONG_ROW = 128  # values of a row beyond which its ends cost little
+
+
+def samples_side_by_side(batch: int, nx: int) -> int:
+    """Return how many samples make one long row: a power of two that divides the batch."""
+    side = 1
+    while side * nx < LONG_ROW and batch % (2 * side) == 0:
+        side *= 2
+    return side
+
+
+def interleaved(tensor: Tensor, side: int) -> Tensor:
+    """View ``[batch, …, y, x]`` as ``[group, …, y, x, side]``; with one sample a group as ``[batch, …, y, x]``."""
+    return tensor if side == 1 else tensor.reshape(-1, side, *tensor.shape[1:]).movedim(1, -1)
+
+
+def laid_out(tensor: Tensor, side: int) -> Tensor:
+    """Copy ``[batch, …, y, x]`` to ``[group, …, y, x · side]``, dense."""
+    return tensor.contiguous() if side == 1 else interleaved(tensor, side).flatten(-2)
+
+
+def taken_apart(tensor: Tensor, side: int) -> Tensor:
+    """Undo `laid_out`."""
+    return tensor if side == 1 else tensor.view(*tensor.shape[:-1], -1, side).movedim(-1, 1).flatten(0, 1)
+
+
+@dataclass(slots=True)
+class Record:
+    """What the way back needs of a march, laid out side by side.
+
+    Attributes
+    ----------
+    states : before each step, and after the last, ``[step, group, field, y, x · side]``
+    intermediates, values : of each step, see `compiled.Stored`
+    closures : those that the adjoint reads, in order
+    """
+
+    side: int
+    states: Tensor
+    intermediates: Tensor | None
+    values: Tensor | None
+    closures: list[Tensor]
+    decay: Tensor | None
+
+    def tensors(self) -> list[Tensor | None]:
+        """Return what is to be saved, in the order in which `of` takes it."""
+        return [self.states, self.intermediates, self.values, self.decay, *self.closures]
+
+    @classmethod
+    def of(cls, side: int, tensors: Sequence[Tensor | None]) -> Record:
+        """Rebuild a record."""
+        states, intermediates, values, decay, *closures = tensors
+        assert states is not None
+        return cls(side, states, intermediates, values, [c for c in closures if c is not None], decay)
+
+
+@dataclass(slots=True)
+class Gradients:
+    """Derivatives of a march; None by what they are not wanted by."""
+
+    state: Tensor
+    coefficients: Tensor | None
+    factor: Tensor | None
+    added: Tensor | None
+    decay: Tensor | None
+    closures: list[Tensor | None]
+
+
+def march_forward(
+    call: Call,
+    pattern: Pattern,
+    state: Tensor,
+    coefficients: Tensor,
+    factor: Tensor,
+    added: Tensor | None,
+    decay: Tensor | None,
+    closures: Sequence[Tensor],
+    *,
+    recording: bool,
+) -> tuple[Tensor, Record]:
+    """Return the last state, and what the way back needs if it is being recorded."""
+    steps, every = pattern
+    compiled, (batch, fields, ny, nx) = call.compiled, state.shape
+    side = samples_side_by_side(batch, nx) if compiled.engine.name == "c" else 1
+    launch, saved = compiled.forward_launch(call.kind, state.dtype, recording=recording, side=side)
+    shape = (batch // side, fields, ny, nx * side)
+    # What nobody asks for later lies in a ring: the state a step reads, and the one that decay refers to.
+    ring = steps + 1 if recording else min(steps, every if decay is not None else 1) + 1
+    states = state.new_empty(ring, *shape)
+    _lay_out(states[0], state, side)
+    numbers = np.arange(steps)
+    blocks, places = {"field": states, "output": states}, {"field": numbers % ring, "output": (numbers + 1) % ring}
+    stored: list[Tensor | None] = []
+    for kind, count in (("stage", compiled.stored), ("saved", saved)):
+        stored.append(state.new_empty(steps if recording else 1, shape[0], count, *shape[2:]) if count else None)
+        if stored[-1] is not None:
+            blocks[kind], places[kind] = stored[-1], numbers if recording else 0 * numbers
+    held = _held(closures, side)
+    joined = tuple(None if t is None else laid_out(t, side) for t in (added, decay))
+    planes, joins = _wide_planes(call, side), (*joined, None, None, None)
+    launch(
+        Arguments(shape[0], blocks, held, planes, coefficients, factor, call.dt, call.rows, steps, every, places, joins)
+    )
+    read = compiled.to_save(call.kind)[1] if recording else ()
+    record = Record(side, states, stored[0], stored[1], [held[k] for k in read], joined[1])
+    last = states[steps % ring]
+    return last.clone() if side == 1 else taken_apart(last, side), record  # never a view: the states are saved
+
+
+def march_back(
+    call: Call,
+    pattern: Pattern,
+    record: Record,
+    grad_output: Tensor,
+    coefficients: Tensor,
+    factor: Tensor,
+    needed: Sequence[bool],
+) -> Gradients:
+    """Return the derivatives; ``needed``: by state, coefficients, factor, what is added, decay, and each closure."""
+    steps, every = pattern
+    compiled, side, states = call.compiled, record.side, record.states
+    wants = wanted_kinds(needed[1], needed[2], needed[5:])
+    adjoint = compiled.adjoint(call.kind, states.dtype, wants, side)
+    assert not adjoint.idle_fields  # a step starts from the state itself
+    shape = states.shape[1:]
+    seeds = states.new_empty(2, *shape)
+    _lay_out(seeds[0], grad_output, side)
+    backwards = np.arange(steps)[::-1]
+    blocks = {"field": states, "seed": seeds, "gradient field": seeds}
+    places = {"field": backwards, "seed": np.arange(steps) % 2, "gradient field": np.arange(1, steps + 1) % 2}
+    for kind, tensor in (("stage", record.intermediates), ("saved", record.values)):
+        if tensor is not None:
+            blocks[kind], places[kind] = tensor, backwards
+    if record.intermediates is not None:
+        blocks["gradient stage"] = record.intermediates.new_empty(record.intermediates.shape[1:])
+    by_closure = states.new_zeros(compiled.traced.closures, shape[0], *shape[2:])
+    blocks["gradient closure"] = by_closure
+    decay = record.decay
+    by_added, by_decay = (states.new_zeros(shape) if want else None for want in needed[3:5])
+    joined = (None, decay, by_added, by_decay, None if decay is None else states.new_empty(shape))
+    closures = dict(zip(compiled.to_save(call.kind)[1], record.closures, strict=True))
+    planes = _wide_planes(call, side)
+    by_scalar = adjoint.launch(
+        Arguments(
+            shape[0], blocks, closures, planes, coefficients, factor, call.dt, call.rows, steps, every, places, joined
+        )
+    )
+    assert by_scalar is not None
+    count = coefficients.shape[0]
+    idle = [not want or k in adjoint.idle_closures for k, want in enumerate(needed[5:])]
+    return Gradients(
+        taken_apart(seeds[steps % 2], side),
+        by_scalar[:count] if needed[1] else None,
+        by_scalar[count:] if needed[2] else None,
+        None if by_added is None else taken_apart(by_added, side),
+        None if by_decay is None else taken_apart(by_decay, side),
+        [None if absent else taken_apart(by_closure[k], side) for k, absent in enumerate(idle)],
+    )
+
+
+def _lay_out(place: Tensor, tensor: Tensor, side: int) -> None:
+    """Copy ``[batch, …, y, x]`` to a place as `laid_out` does."""
+    (place if side == 1 else place.view(*place.shape[:-1], -1, side)).copy_(interleaved(tensor, side))
+
+
+def _wide_planes(call: Call, side: int) -> Mapping[tuple[str, str], Tensor]:
+    return call.planes if side == 1 else {k: p.repeat_interleave(side, -1) for k, p in call.planes.items()}
+
+
+def _held(closures: Sequence[Tensor], side: int) -> list[Tensor]:
+    if side == 1 or not closures:
+        return list(closures)
+    together = closures[0].new_empty(len(closures), closures[0].shape[0] // side, *closures[0].shape[1:], side)
+    for place, closure in zip(together, closures, strict=True):
+        place.copy_(interleaved(closure, side))
+    return list(together.flatten(-2).unbind())
