@@ -71,11 +71,12 @@ def _report_apart(
     stands = "stands" if len(chosen) == 1 else "stand"
     what = f"{counted(len(chosen), 'station')} {stands} far from all others"
     why = f"{subject.ids(mask)[0]} at {lat[first]:.4f}, {lon[first]:.4f} is {far:,.0f} km from the nearest"
-    drop = f"{subject.command} --drop {','.join(str(name) for name in subject.ids(mask)[:3])}"
+    drop = f"{subject.command} --drop {','.join(map(str, subject.ids(mask)))}"
     if reason:
         problem = Problem(
             "SPDE-D013", f"{what}, and among them with {reason}", subject.where("lat", mask), why,
-            f"if the places are right, add --trust lat; else mend the station list, or leave out: {drop}",
+            f"correct them in the list of stations, or leave them out: {drop}   or, if the values are right: "
+            f"{subject.command} --trust lat",
         )  # fmt: skip
         subject.add(report, "lat", problem)
         return

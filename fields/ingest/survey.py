@@ -151,7 +151,7 @@ def _report_empty_steps(report: ProblemReport, reports: Array, source: Source, c
     do = f"if the times are right: {command} --accept sparse-axis"
     common = int(np.gcd.reduce(gaps)) if gaps.size else 1
     if common > 1:
-        do = f"{command} --step {format_span(common * step)} or, {do}"
+        do = f"{command} --step {format_span(common * step)}   or, {do}"
     question = ProblemReport()
     question.error("SPDE-D111", "most steps of the time axis are empty", where=locate(source.label, where), why=why,
                    do=do)  # fmt: skip
@@ -181,7 +181,7 @@ def _report_finer_stations(
     report.warning(
         "SPDE-D036", f"few reports lie between the steps of {format_span(step)} that most of the network keeps",
         where=locate(source.label, stations=source.network.ids[finer], out_of=finer.size),
-        do=f"{command} --step {format_span(step)} leaves these reports out",
+        do=f"{command} --step {format_span(step)}   leaves these reports out",
     )  # fmt: skip
 
 

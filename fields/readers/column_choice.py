@@ -73,11 +73,11 @@ def double_error(label: str, entry: str, names: tuple[str, str], seen: str = "")
     if first == second:
         do = "rename or remove one of them in the file"
     elif what == "time":
-        do = f'write the one that is meant in a column map (--map FILE.toml): columns = ["{first}"]'
+        do = f'--map FILE.toml   with the one that is meant in the column map, columns = ["{first}"]'
     elif entry.startswith("@"):
-        do = f'write the one that is meant in a column map (--map FILE.toml): {what} = "{first}"'
+        do = f'--map FILE.toml   with the one that is meant in the column map, {what} = "{first}"'
     else:
-        do = f'write the one that is meant in a column map (--map FILE.toml): column = "{first}"'
+        do = f'--map FILE.toml   with the one that is meant in the column map, column = "{first}"'
     return DataError(
         f"{label}: the columns '{first}' and '{second}' could both be {what}, and they differ",
         code="SPDE-D128",

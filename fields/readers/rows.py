@@ -20,7 +20,7 @@ __all__ = ["RowSource", "with_unique_stations"]
 Array = np.ndarray[Any, Any]
 # Rows of the future that are looked through for the stations that report in them.
 _MOST_LATE = 512
-_CHECK_CLOCKS = "check the clock of this machine and that of the data (--time-zone), or give the time: --at TIME"
+_CHECK_CLOCKS = "check the clock of this machine and that of the data (--time-zone), or give the time by --at TIME"
 
 
 class RowSource(Source):

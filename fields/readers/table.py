@@ -65,7 +65,7 @@ class TableSource(Source):
             raise DataError(
                 f"{self.label}: every report is dated in the future", code="SPDE-D112",
                 where=self._gathered.report.warnings[0].what,
-                do="check the clock of this machine and that of the data (--time-zone), or give the time: --at TIME",
+                do="check the clock of this machine and that of the data (--time-zone), or give the time by --at TIME",
             )  # fmt: skip
         reports = Reports(rows, lambda step, phase: float((spool.rows_off(step, phase, count) > 0).mean()))
         self.axis = find_axis(distinct, step, tolerance, self.label, work.command.with_options(), reports)
@@ -124,7 +124,7 @@ class TableSource(Source):
                 "SPDE-D036", f"{int(off.sum()):,} reports lie between the steps of {format_span(axis.step)} that most "
                 "of the network keeps, and are left out",
                 where=locate(self.label, stations=self.network.ids[off > 0], out_of=len(self.network)),
-                do=f"{self._command.with_options(('--step', finer))} takes them",
+                do=f"{self._command.with_options(('--step', finer))}   takes them",
             )  # fmt: skip
 
     def _ask_zone(self) -> str:

@@ -257,7 +257,8 @@ class _Ingest:
         """Ingest into a new store and return its fingerprint."""
         settings = self._settings()
         # The store that is written here is a scratch file or a run's own: the advised command writes another.
-        advised = Command(self._typed_source(), self._advised_output(), replace(settings, force=False).typed())
+        typed = replace(self.options, max_missing=None, force=False).typed()
+        advised = Command(self._typed_source(), self._advised_output(), typed)
         try:
             result = ingest_files(self.files, target, settings, self.watcher, advised)
         except FieldsError as problem:
@@ -266,8 +267,8 @@ class _Ingest:
                 _rename_in(problem, str(self.files), _SAVED)
             if problem.code == _LENGTH_UNKNOWN and self.command in _HAVE_START:
                 clock = "--start 2023-01-01 --time-zone UTC   with the real start and zone"
-                typed = _command_with(self.command, self.name, str(self.files))
-                problem.do = printable(f"{typed} {clock}; the rest as you typed it")
+                line = _command_with(self.command, self.name, str(self.files))
+                problem.do = printable(f"{line} {clock}; the rest as you typed it")
             elif problem.do and _INGEST in problem.do:
                 problem.do = self._with_next(problem.do)
             raise

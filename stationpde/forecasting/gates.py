@@ -140,7 +140,7 @@ def check_horizon(gates: Gates, horizon: int | None, trained: int) -> None:
         return
     raise UsageError(
         f"{what}; beyond them its first guesses end and nothing was validated", code="SPDE-T111",
-        do=f"--horizon {trained}, train with a longer data.horizon, or add --accept {BEYOND_HORIZON}",
+        do=f"--horizon {trained}   or train with a longer data.horizon, or add --accept {BEYOND_HORIZON}",
     )  # fmt: skip
 
 

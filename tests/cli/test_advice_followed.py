@@ -27,13 +27,17 @@ D012 mended  data ingest storm_knots.csv -o OUT
 D011 mended  data ingest hot.csv -o OUT
 D015 mended  data ingest feet.csv -o OUT
 D015 mended  data ingest high_9999.csv -o OUT
-D015 mended  data ingest high_9999.csv -o OUT --unit alt=ft
+D015 mended  data ingest high_9500.csv -o OUT
+D015 mended  data ingest high_9500.csv -o OUT --unit alt=ft
 D015 mended  data ingest high_million.csv -o OUT
 D016 mended  data ingest sea_level.csv -o OUT
 D014 mended  data ingest east_360.csv -o OUT
 D014 mended  data ingest lon_999.csv -o OUT
 D013 mended  data ingest exchanged.csv -o OUT
 D013 mended  data ingest lat_95.csv -o OUT
+D013 mended  data ingest one_exchanged.csv -o OUT
+D125 mended  data ingest american_dates.csv -o OUT
+D128 words   data ingest two_temperatures.csv -o OUT
 D021 mended  data ingest polar.csv -o OUT
 D008 mended  data ingest unplaced.csv -o OUT
 D023 mended  data ingest moved.csv -o OUT
@@ -153,6 +157,12 @@ D134 words   forecast RUN --obs obs.csv --map from_list.toml
 D090 words   forecast RUN --obs obs.csv --stations far_place.csv
 T090 words   forecast RUN --obs obs.csv --stations nowhere.csv
 T092 words   forecast RUN --obs obs.csv --at 2030-01-01
+T110 words   forecast RUN --obs obs.csv --accept foreign
+T111 mended  forecast RUN --obs obs.csv --horizon 99
+T113 words   forecast RUN --obs elsewhere.csv
+D112 words   forecast RUN --obs year_2091.csv
+D125 mended  evaluate RUN --obs american_dates.csv
+D128 words   report RUN --obs two_temperatures.csv -o OUT.html
 D110 words   forecast RUN --obs obs.csv --at someday
 T095 words   forecast RUN --obs obs.csv --max-age 1h
 T097 words   forecast RUN --obs obs.csv -o OUT.xyz
@@ -284,4 +294,4 @@ def test_advice_that_leads_back_is_noticed(folder, follow, monkeypatch):
     monkeypatch.setattr(network, "_is_alone", lambda alt, highest: False)
     monkeypatch.setattr(network, "_mend_or_drop", lambda odd, subject, options="": f"{subject.command}{options}")
     with pytest.raises(AssertionError, match="lead back to"):
-        follow(folder, "data ingest high_9999.csv -o OUT", 0)
+        follow(folder, "data ingest high_9500.csv -o OUT", 0)

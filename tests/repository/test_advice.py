@@ -15,6 +15,8 @@ from stationpde.errors import ConfigError
 
 PICTURES = [path for path in options_of() if path[0] == "plot"]
 OF_RUNS = [path for path in PICTURES if "--obs" in options_of()[path]]
+# Commands that hold observations against what a run was trained on.
+GATED = [("forecast",), ("evaluate",), ("report",), *OF_RUNS]
 # Commands during which the options that a module names by themselves can be advised. What readers name is completed to
 # a whole `data ingest` by the ingest that calls them.
 COMMANDS = {
@@ -31,6 +33,11 @@ COMMANDS = {
     "fields/lift/sampling.py --force": [("field", "sample"), ("field", "plot")],
     "fields/plots/field.py": [("field", "plot")],
     "fields/readers/": [("data", "ingest")],
+    # Reports of the future are left out by a forecast alone.
+    "fields/readers/rows.py --at": [("forecast",)],
+    "fields/readers/rows.py --time-zone": [("forecast",)],
+    "fields/readers/table.py --at": [("forecast",)],
+    "fields/readers/table.py --time-zone": [("forecast",)],
     "fields/store/api.py": [("data", "ingest"), ("data", "synth"), ("field", "lift")],
     "fields/synthetic/reader.py": [("data", "ingest")],
     "fields/times.py": [("data", "ingest")],
@@ -44,6 +51,10 @@ COMMANDS = {
     "stationpde/evaluation/left_out.py": [("benchmark",)],
     "stationpde/evaluation/protocols.py": [("benchmark",)],
     "stationpde/forecasting/export.py": [("export",)],
+    "stationpde/forecasting/acceptance.py": GATED,
+    "stationpde/forecasting/gates.py --accept": GATED,
+    "stationpde/forecasting/gates.py --horizon": [("forecast",)],
+    "stationpde/forecasting/gates.py --stations": [("forecast",)],
     "stationpde/forecasting/moment.py": [("report",), ("plot", "map"), ("plot", "series")],
     "stationpde/forecasting/output.py": [("forecast",)],
     "stationpde/plots/style.py": PICTURES,
@@ -129,10 +140,10 @@ def test_advice_is_found_wherever_the_source_writes_it():
     source = (
         "def f(x, do=''):\n    do = 'one'\n    raise E('m', do=f'two {x}' if x else 'three')\n"
         "def _advice(x):\n    return 'four' + x\n"
-        "problem.do = 'five'\nProblem('c', 'w', 'wh', 'why', 'six')\n"
+        "problem.do = 'five'\nProblem('c', 'w', 'wh', 'why', 'six')\nE('m', do=_SEVEN)\n_SEVEN = 'seven'\n"
     )
     assert [a.text for a in sorted(advice_in(source, "x.py"), key=lambda a: a.line)] == [
-        "one", "two 1", "three", "four1", "five", "six",
+        "one", "two 1", "three", "four1", "five", "six", "seven",
     ]  # fmt: skip
 
 

@@ -43,9 +43,16 @@ def written_advice() -> tuple[WrittenAdvice, ...]:
 
 def advice_in(source: str, file: str) -> Iterator[WrittenAdvice]:
     """Yield the texts that a module gives as advice: by keyword, by position, or assigned to ``do``."""
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    constants = {
+        node.targets[0].id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
         for value in _values(node):
-            for text in texts_of(value):
+            named = constants.get(value.id, value) if isinstance(value, ast.Name) else value
+            for text in texts_of(named):
                 if text.strip(f"{FILLED} .:,;"):
                     yield WrittenAdvice(file, node.lineno, text)
 

@@ -62,7 +62,14 @@ TABLES: dict[str, Callable[[list[Row]], list[Row]]] = {
     "lon_999": _at("S003", lon=999.0),
     "lat_95": _at("S003", lat=95.0, lon=120.0),
     "high_9999": _at("S003", alt=9999.0),
+    "high_9500": _at("S003", alt=9500.0),
     "high_million": _at("S003", alt=1e6),
+    "one_exchanged": lambda rows: [{**row, "lat": row["lon"], "lon": row["lat"]} if row["station"] == "S003" else row
+                                   for row in rows],
+    "american_dates": _each(time=lambda row: "{1}/{2}/{0} ".format(*row["time"][:10].split("-")) + row["time"][11:16]),
+    "two_temperatures": _each(temperature=lambda row: row["t"] + 1),
+    "elsewhere": _each(lat=lambda row: row["lat"] - 70),
+    "year_2091": _each(time=lambda row: row["time"].replace("2021", "2091")),
     "unplaced": _at("S003", lat=NAN),
     "moved": lambda rows: [{**row, "lat": row["lat"] + (n > 600 and row["station"] == "S003")}
                            for n, row in enumerate(rows)],
