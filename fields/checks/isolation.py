@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fields.checks.remedy import mend_or_drop
 from fields.checks.values import Subject
 from fields.constants import earth_radius
 from fields.errors import Problem, ProblemReport, counted
@@ -71,17 +72,15 @@ def _report_apart(
     stands = "stands" if len(chosen) == 1 else "stand"
     what = f"{counted(len(chosen), 'station')} {stands} far from all others"
     why = f"{subject.ids(mask)[0]} at {lat[first]:.4f}, {lon[first]:.4f} is {far:,.0f} km from the nearest"
-    drop = f"{subject.command} --drop {','.join(map(str, subject.ids(mask)))}"
+    mend = mend_or_drop(mask, subject)
     if reason:
         problem = Problem(
             "SPDE-D013", f"{what}, and among them with {reason}", subject.where("lat", mask), why,
-            f"correct them in the list of stations, or leave them out: {drop}   or, if the values are right: "
-            f"{subject.command} --trust lat",
+            f"{mend}   or, if the places are right: {subject.command} --trust lat",
         )  # fmt: skip
         subject.add(report, "lat", problem)
         return
-    report.warning("SPDE-D014", what, where=subject.where("lat", mask), why=why,
-                   do=f"if they belong to another network: {drop}")  # fmt: skip
+    report.warning("SPDE-D014", what, where=subject.where("lat", mask), why=why, do=mend)
 
 
 def check_neighbour_altitudes(lat: Array, lon: Array, alt: Array, subject: Subject) -> ProblemReport:

@@ -7,12 +7,12 @@ highest in the early solar afternoon: a network that peaks at another hour has t
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 from fields.checks.isolation import check_isolation, check_neighbour_altitudes
+from fields.checks.remedy import mend_or_drop
 from fields.checks.values import Subject
 from fields.constants import R_d, T_standard, g, lapse_standard
 from fields.derive import standard_pressure
@@ -42,9 +42,6 @@ _DAY = 86_400
 _EXCHANGE = "--exchange lat,lon"
 # Share of the stations whose altitudes may be slips of theirs.
 _FEW = 0.1
-# Stations that an advised command still names, and names that need no quotes in it.
-_MOST_NAMED = 50
-_PLAIN_IDS = re.compile(r"\w[\w.@,-]*")
 
 
 def check_coordinates(lat: Array, lon: Array, alt: Array, subject: Subject) -> ProblemReport:
@@ -70,7 +67,7 @@ def check_coordinates(lat: Array, lon: Array, alt: Array, subject: Subject) -> P
             "SPDE-D021", "stations this close to a pole need a projection",
             where=subject.where("lat", polar),
             why=f"latitude {lat[polar][0]:.2f}, allowed -{_HIGHEST_LATITUDE:g} to {_HIGHEST_LATITUDE:g}",
-            do=_mend_or_drop(polar, subject),
+            do=mend_or_drop(polar, subject),
         )  # fmt: skip
     finite = np.isfinite(lon)
     if finite.any() and np.ptp(lon[finite]) > 180.0 and np.ptp(lon[finite] % 360.0) < 180.0:
@@ -87,7 +84,7 @@ def _check_position(report: ProblemReport, lat: Array, lon: Array, subject: Subj
             "latitude and longitude look exchanged" if swapped else "latitudes are beyond the poles",
             where=subject.where("lat", beyond),
             why=f"latitude {lat[beyond][0]:.4f}, allowed -90 to 90",
-            do=f"{subject.command} {_EXCHANGE}" if swapped else _mend_or_drop(beyond, subject),
+            do=f"{subject.command} {_EXCHANGE}" if swapped else mend_or_drop(beyond, subject),
         )
     east = lon > 180.0
     if east.any() and not np.any(lon > 360.0) and not np.any(lon < -180.0):
@@ -100,13 +97,13 @@ def _check_position(report: ProblemReport, lat: Array, lon: Array, subject: Subj
         far = np.abs(lon) > 180.0
         report.error(
             "SPDE-D014", "longitudes are out of range", where=subject.where("lon", far),
-            why=f"longitude {lon[far][0]:.4f}, allowed -180 to 180", do=_mend_or_drop(far, subject),
+            why=f"longitude {lon[far][0]:.4f}, allowed -180 to 180", do=mend_or_drop(far, subject),
         )  # fmt: skip
     null = (lat == 0) & (lon == 0)
     if null.any():
         report.warning(
             "SPDE-D014", "stations stand at 0° N 0° E, which lists use for an unknown place",
-            where=subject.where("lat", null), do=_mend_or_drop(null, subject),
+            where=subject.where("lat", null), do=mend_or_drop(null, subject),
         )  # fmt: skip
 
 
@@ -114,11 +111,10 @@ def _check_altitude(report: ProblemReport, alt: Array, subject: Subject) -> None
     row = COORDINATES["alt"]
     coded = np.isin(alt, [code for code in NUMERIC_SENTINELS if not row.hard[0] <= code <= row.hard[1]])
     if coded.any():
-        drop = f"{subject.command} --drop {','.join(str(name) for name in subject.ids(coded)[:3])}"
         subject.add(report, "alt", Problem(
             "SPDE-D015", "altitudes are codes for missing ones", subject.where("alt", coded),
             f"altitude {alt[coded][0]:.6g} m, allowed {row.hard[0]:g} to {row.hard[1]:g} m",
-            f"complete the station list, or leave out: {drop}",
+            mend_or_drop(coded, subject),
         ))  # fmt: skip
         alt = np.where(coded, np.nan, alt)
     finite = alt[np.isfinite(alt)]
@@ -138,7 +134,7 @@ def _check_altitude(report: ProblemReport, alt: Array, subject: Subject) -> None
             "altitudes look like ft but are declared m" if mended else "altitudes are out of range",
             subject.where("alt", doubtful),
             f"highest {finite.max():.6g} m, lowest {finite.min():.6g} m, allowed {row.hard[0]:g} to {row.hard[1]:g} m",
-            f"{subject.command} --unit alt=ft" if mended else _mend_or_drop(doubtful, subject),
+            f"{subject.command} --unit alt=ft" if mended else mend_or_drop(doubtful, subject),
         ))  # fmt: skip
 
 
@@ -146,14 +142,6 @@ def _is_alone(alt: Array, highest: float) -> bool:
     """Return whether what is too high stands far above all other stations: a typing error, not a unit."""
     others = alt[alt <= highest]
     return bool(others.size) and 2 * float(others.max()) < float(alt[alt > highest].min(initial=np.inf)) < np.inf
-
-
-def _mend_or_drop(odd: Array, subject: Subject, options: str = "") -> str:
-    """Advise to correct stations, or to leave them out where they are few enough to be named."""
-    ids = ",".join(map(str, subject.ids(odd)))
-    can_be_typed = odd.sum() <= _MOST_NAMED and not odd.all() and _PLAIN_IDS.fullmatch(ids)
-    leave_out = f", or leave them out: {subject.command} --drop {ids}{options}" if can_be_typed else ""
-    return f"correct them in the list of stations{leave_out}"
 
 
 def check_pressure_profile(
@@ -256,7 +244,7 @@ def _verdict(best: str, subject: Subject, alt: Array) -> tuple[str, str, str]:
     too_high = (alt * foot if unit == "ft" else alt / foot) > COORDINATES["alt"].hard[1]
     # In the other unit these would be refused in turn: without them, the rest can be read in it.
     option = f" --unit alt={unit}"
-    do = _mend_or_drop(too_high, subject, option) if too_high.any() else f"{subject.command}{option}"
+    do = mend_or_drop(too_high, subject, option) if too_high.any() else f"{subject.command}{option}"
     return (
         f"altitudes look like {unit} but are declared {other}: pressure falls too "
         f"{'slowly' if unit == 'ft' else 'fast'} with them", f"altitudes in {unit}",

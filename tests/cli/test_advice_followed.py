@@ -292,6 +292,6 @@ def test_advice_that_leads_back_is_noticed(folder, follow, monkeypatch):
     from fields.checks import network
 
     monkeypatch.setattr(network, "_is_alone", lambda alt, highest: False)
-    monkeypatch.setattr(network, "_mend_or_drop", lambda odd, subject, options="": f"{subject.command}{options}")
+    monkeypatch.setattr(network, "mend_or_drop", lambda odd, subject, options="": f"{subject.command}{options}")
     with pytest.raises(AssertionError, match="lead back to"):
         follow(folder, "data ingest high_9500.csv -o OUT", 0)
