@@ -108,12 +108,13 @@ class PlaceFeatures(nn.Module):
         """Row and column in the region, -1 to 1, and altitude in km."""
         return self.fixed[:, :POSITION_FEATURES]
 
-    def forward(self, time: Int64[Tensor, " batch"]) -> Float[Tensor, "batch place feature"]:
-        """Return the features at a time, the cosine of the solar zenith angle last."""
-        fixed = self.fixed.expand(time.shape[0], *self.fixed.shape)
+    def forward(self, time: Int64[Tensor, " *batch"]) -> Float[Tensor, "*batch place feature"]:
+        """Return the features at times, the cosine of the solar zenith angle last."""
+        fixed = self.fixed.expand(*time.shape, *self.fixed.shape)
         if not self.solar:
             return fixed
-        return torch.cat([fixed, cos_zenith(time, self.lat, self.lon)[..., None]], dim=-1)
+        sun = cos_zenith(time.reshape(-1), self.lat, self.lon).reshape(*time.shape, -1, 1)
+        return torch.cat([fixed, sun], dim=-1)
 
 
 class Conditions(nn.Module):
@@ -136,7 +137,8 @@ class Conditions(nn.Module):
         """Return B_t: features of the cells, the valid time, and the lead divided by the horizon."""
         fields = self.history(valid_time)
         # A product, not a fill: in an exported program the lead is a tensor.
-        share = fields.new_ones((fields.shape[0], 1, *self.shape)) * (lead / self.horizon)
+        ahead = (lead.to(fields.dtype) if isinstance(lead, Tensor) else lead) / self.horizon
+        share = fields.new_ones((fields.shape[0], 1, *self.shape)) * ahead
         return torch.cat([fields, share], dim=1)
 
     def _fields(self, places: Tensor) -> Tensor:
