@@ -1,5 +1,7 @@
 """A training step on `inmet_south`, without equations, with the printed and with the extended ones: CPU time, parts.
 
+The same three models at Weather2K's size (`national`), forward and backward, for their ratio to another version.
+
 ``STATIONPDE_BEFORE`` names a checkout of another version: both are then measured in one run, in processes of their own
 that take turns, and the ratios are those of steps a few seconds apart.
 """
@@ -13,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,10 +43,14 @@ def measure(quick: bool, rounds: int | None = None) -> dict[str, Any]:
     with ExitStack() as stack:
         workers = {name: stack.enter_context(_worker(tree)) for name, tree in trees.items()}
         seconds: dict[str, dict[str, list[float]]] = {name: {model: [] for model in MODELS} for name in workers}
-        for _ in range(rounds or (4 if quick else 12)):
+        national: dict[str, dict[str, list[float]]] = {name: {model: [] for model in MODELS} for name in workers}
+        rounds = rounds or (4 if quick else 12)
+        for number in range(rounds):
             for model in MODELS:
                 for name, ask in workers.items():
                     seconds[name][model].append(ask(f"step {model}"))
+                    if "before" in workers and number % 2 == 0:
+                        national[name][model].append(ask(f"national {model}"))
         parts = {model: workers["now"](f"parts {model}") for model in MODELS}
         memory = {name: {model: ask(f"memory {model}") for model in MODELS} for name, ask in workers.items()}
     result: dict[str, Any] = {
@@ -56,10 +63,16 @@ def measure(quick: bool, rounds: int | None = None) -> dict[str, Any]:
     result["equations_add"] = {name: value / plain - 1.0 for name, value in result["milliseconds"].items()}
     del result["equations_add"]["without_pde"]
     if "before" in seconds:
-        pairs = {model: zip(seconds["before"][model], seconds["now"][model], strict=True) for model in MODELS}
-        result["times_as_fast"] = {model: median(old / new for old, new in values) for model, values in pairs.items()}
+        result["times_as_fast"] = _ratios(seconds)
+        result["times_as_fast_at_weather2k_size"] = _ratios(national)
         result["memory_to_before"] = {model: memory["now"][model] / memory["before"][model] for model in MODELS}
     return {"inmet_south": result}
+
+
+def _ratios(seconds: Mapping[str, Mapping[str, list[float]]]) -> dict[str, float]:
+    """Return the median ratio of steps that followed each other, by model."""
+    pairs = {model: zip(seconds["before"][model], seconds["now"][model], strict=True) for model in MODELS}
+    return {model: median(old / new for old, new in values) for model, values in pairs.items()}
 
 
 def _record() -> Path:
@@ -98,7 +111,6 @@ class _Step:
         from stationpde.config import Config
         from stationpde.data import WindowSource, load_series
         from stationpde.model import LocalReducer, ModelLearner
-        from stationpde.training.optimiser import WEIGHT_DECAY, Optimiser
 
         torch.set_num_threads(1)
         config = Config.preset("weather2k").with_overrides(list(overrides))
@@ -111,8 +123,9 @@ class _Step:
             for parameter in self.model.parameters():
                 if parameter.ndim > 1:
                     parameter.add_(0.02 * torch.randn_like(parameter))
-        self.optimiser = Optimiser(self.model, self.learner.parameter_groups(WEIGHT_DECAY), config.train, 1000)
-        self.starts, self.reducer, self.number = self.source.epoch(0)[:BATCH], LocalReducer(), 0
+        self.optimiser = torch.optim.AdamW(self.learner.parameter_groups(1e-4), lr=1e-4, fused=True)
+        self.clip = partial(torch.nn.utils.clip_grad_norm_, list(self.model.parameters()), 1.0)
+        self.starts, self.reducer = self.source.epoch(0)[:BATCH], LocalReducer()
 
     def __call__(self) -> dict[str, float]:
         """Take a step; return CPU seconds of its three stages."""
@@ -122,9 +135,8 @@ class _Step:
         forward = time.process_time()
         losses.total.backward()
         backward = time.process_time()
-        self.optimiser.clip()
-        self.optimiser.step(self.number % 1000)
-        self.number += 1
+        self.clip()
+        self.optimiser.step()
         end = time.process_time()
         return {"forward": forward - began, "backward": backward - forward, "optimiser": end - backward}
 
@@ -144,8 +156,8 @@ class _Step:
         if "equations" in spent:
             spent["equations"] -= spent.get("closure", 0.0)
         rest = sum(stage["forward"] for stage in stages) - sum(spent.values())
-        found = {name: 1e3 * median(stage[name] for stage in stages) for name in stages[0]}
-        return found | {name: 1e3 * value / repeats for name, value in {**spent, "rest_of_forward": rest}.items()}
+        whole = {name: 1e3 * median(stage[name] for stage in stages) for name in stages[0]}
+        return whole | {name: 1e3 * value / repeats for name, value in {**spent, "rest_of_forward": rest}.items()}
 
     def memory(self) -> int:
         """Return the bytes that a step keeps for its backward pass, each storage counted once."""
@@ -176,11 +188,31 @@ def _timed(module: Any, name: str, spent: dict[str, float]) -> list[Any]:
     return [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
 
 
+def _national_seconds(model: str, steps: dict[str, Callable[[], None]]) -> float:
+    """Return CPU seconds of forward and backward at Weather2K's size, by the benchmark of the worker's own version."""
+    if model not in steps:
+        import torch
+
+        from benchmarks.national import national_config, national_model
+        from benchmarks.training import _step
+
+        torch.set_num_threads(1)
+        steps[model] = _step(national_model(national_config(*MODELS[model])).train())
+        steps[model]()
+    began = time.process_time()
+    steps[model]()
+    return time.process_time() - began
+
+
 def _serve(record: str) -> None:
-    """Answer orders from standard input: ``step MODEL``, ``parts MODEL``, ``memory MODEL``."""
+    """Answer orders from standard input: ``step MODEL``, ``parts MODEL``, ``memory MODEL``, ``national MODEL``."""
     steps: dict[str, _Step] = {}
+    nationals: dict[str, Callable[[], None]] = {}
     for order in sys.stdin:
         what, model = order.split()
+        if what == "national":
+            print(json.dumps(_national_seconds(model, nationals)), flush=True)
+            continue
         if model not in steps:
             steps[model] = _Step(record, MODELS[model])
             steps[model]()

@@ -96,7 +96,7 @@ class WeightedMeans(nn.Module):
         """Return whether the compiled loop takes the values: in main memory, without a gradient, not traced."""
         if torch.compiler.is_compiling() or (values.requires_grad and torch.is_grad_enabled()):
             return False
-        return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
+        return self._in_memory(values)
 
     def _from_data(self, values: Tensor) -> tuple[Tensor, Tensor]:
         means, share = self._compiled.apply(values.detach().numpy())
@@ -107,7 +107,11 @@ class WeightedMeans(nn.Module):
         """Return whether a product with a sparse matrix is at hand: not in traced programs, nor without MKL."""
         if torch.compiler.is_compiling() or not torch.backends.mkl.is_available():
             return False
-        return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
+        return self._in_memory(values)
+
+    def _in_memory(self, values: Tensor) -> bool:
+        here = values.device.type == self.weight.device.type == "cpu"
+        return here and values.dtype in (torch.float32, torch.float64)
 
     def _product(self, rows: Float[Tensor, "row source"]) -> Float[Tensor, "row target"]:
         """Multiply by the weights: twenty times as fast as a sum over neighbours, and as their dense matrix for few."""

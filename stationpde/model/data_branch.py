@@ -18,8 +18,13 @@ from torch.nn.functional import silu
 
 from stationpde.config import Config
 from stationpde.model.convolutions import GATE_BIAS, Gate, LastLayer, Network, zero_
-from stationpde.model.first_layers import FirstLayers, LeadConditions, PlaceColumns, field_weights
-from stationpde.model.stencils import neighbours
+from stationpde.model.first_layers import (
+    FirstLayers,
+    LeadConditions,
+    PlaceColumns,
+    field_weights,
+    weighted_neighbours,
+)
 from stationpde.model.warp import warp_field
 from stationpde.physics import STATE
 
@@ -102,13 +107,13 @@ class DataBranch(nn.Module):
 
     def prepare(self, places: PlaceColumns) -> PreparedBranch:
         """Join first layers for a forecast."""
-        own, other = slice(len(self.tau)), slice(len(self.tau), 2 * len(self.tau))
+        first, second = slice(len(self.tau)), slice(len(self.tau), 2 * len(self.tau))
         candidate, motion, residual = self.candidate, self.motion, self.residual
         state_gate, warp_gate = self.state_gate.network, self.warp_gate.network
         return PreparedBranch(
-            FirstLayers.of([candidate.first, state_gate.first], own, places),
-            field_weights([state_gate.first, warp_gate.first], other),
-            FirstLayers.of([motion.first, residual.first, warp_gate.first], own, places),
+            FirstLayers.of([candidate.first, state_gate.first], first, places),
+            field_weights([state_gate.first, warp_gate.first], second),
+            FirstLayers.of([motion.first, residual.first, warp_gate.first], first, places),
             *(LastLayer.of(network.last) for network in (candidate, state_gate, motion, residual, warp_gate)),
         )
 
@@ -118,7 +123,7 @@ class DataBranch(nn.Module):
         shape = (state.shape[0], state.shape[-2:])
         for_candidate, for_gate = layers.of_state(state, conditions).chunk(2)
         candidate = state + self.tau[:, None, None] * layers.candidate(silu(for_candidate), *shape)
-        also_gate, also_warp = (layers.of_candidate @ neighbours(candidate)).chunk(2)
+        also_gate, also_warp = weighted_neighbours(layers.of_candidate, candidate).chunk(2)
         gate = torch.sigmoid(layers.state_gate(silu(for_gate + also_gate), *shape))
         hidden = state + gate * (candidate - state)
         for_motion, for_residual, for_warp = layers.of_hidden(hidden, conditions).chunk(3)

@@ -49,7 +49,8 @@ def plain_forward(model: StationPDEModel, history: Tensor, issue_time: Tensor, h
         valid_time = issue_time + lead * model.config.data.step_seconds
         field, _ = model.step(field, valid_time, lead, analysis.tendencies)
         state = model.sites.read(model.scaling.inverse(field)) + model.sites.base(valid_time)
-        states.append(state + _anchored(model, analysis.departures, lead) + _residual(model, analysis, lead, valid_time))
+        state = state + _anchored(model, analysis.departures, lead)
+        states.append(state + _residual(model, analysis, lead, valid_time))
     state = torch.stack(states, dim=1)
     return to_observed(state), state
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from plain_forward import plain_convolution, plain_forward, use_plain_parts
-from small_network import VARIANTS, small_config, small_model, wild, windows
 from torch.nn import functional as nnf
 
+from plain_forward import plain_convolution, plain_forward, use_plain_parts
+from small_network import VARIANTS, small_config, small_model, wild, windows
 from stationpde.model.compiling import compile_networks
 from stationpde.model.convolutions import Convolution
 from stationpde.model.first_layers import LeadConditions, conditions_ahead
@@ -73,8 +73,8 @@ def test_every_route_of_a_convolution_is_the_plain_one(inputs, outputs, dilation
     ours, plain = layer(fields), plain_convolution(layer, fields)
     torch.testing.assert_close(ours, plain, **CLOSE)
     leaves = [fields, *layer.parameters()]
-    pairs = zip(torch.autograd.grad(ours, leaves, direction), torch.autograd.grad(plain, leaves, direction), strict=True)
-    for one, other in pairs:
+    gradients = (torch.autograd.grad(out, leaves, direction) for out in (ours, plain))
+    for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, **CLOSE)
 
 
