@@ -145,7 +145,30 @@ def _training(training: dict[str, Any]) -> str:
         "(`train.compile`).\n\n"
         + _table(["", "", "goal"], rows)
         + f"\nWhere a forward pass spends its time, fused: {parts}.\n"
+        + _training_inmet(training.get("inmet_south"))
     )
+
+
+def _training_inmet(inmet: dict[str, Any] | None) -> str:
+    if inmet is None:
+        return ""
+    models = list(inmet["milliseconds"])
+    names = list(dict.fromkeys(name for model in models for name in inmet["milliseconds_of_parts"][model]))
+    rows = [["**step**", *(f"**{inmet['milliseconds'][model]:.0f}**" for model in models)]]
+    for name in names:
+        values = [inmet["milliseconds_of_parts"][model].get(name) for model in models]
+        rows.append([name.replace("_", " "), *("" if value is None else f"{value:.1f}" for value in values)])
+    rows.append(["kept for the backward pass [MB]", *(f"{inmet['megabytes_kept'][model]:.0f}" for model in models)])
+    for key, name in (
+        ("times_as_fast", "times as fast as the version before"),
+        ("times_as_fast_at_weather2k_size", "the same at Weather2K's size, without optimiser"),
+        ("memory_to_before", "memory, relative to the version before"),
+    ):
+        if key in inmet:
+            rows.append([name, *(f"{inmet[key][model]:.2f}" for model in models)])
+    head = ["CPU ms", *(model.replace("_pde", " equations") for model in models)]
+    about = "Below forward, backward and optimiser are the parts of the forward pass."
+    return f"\n{inmet['shape']}, one thread. {about}\n\n{_table(head, rows)}"
 
 
 def _inference(inference: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from torch import nn
 from pde_ops.benchmarking import interleaved
 from stationpde.model import StationPDEModel, compile_networks, networks_of
 
+from . import training_inmet
 from .national import STATIONS, national_config, national_model, national_window
 
 __all__ = ["measure"]
@@ -50,6 +51,7 @@ def measure(quick: bool) -> dict[str, Any]:
         "megabytes_of_a_step": {name: value / 1e6 for name, value in memory.items()},
         "share_of_a_forward": _parts(fused),
         "first_compiled_step": None if quick else _cold_start(),
+        **training_inmet.measure(quick),
     }
 
 

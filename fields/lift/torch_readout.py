@@ -47,10 +47,23 @@ class GridToStation(nn.Module):
         self.register_buffer("inside", torch.as_tensor(readout.inside), persistent=False)
 
     def forward(
-        self, fields: Float[Tensor, "... channel y x"], slopes: Mapping[str, Tensor] | None = None
+        self,
+        fields: Float[Tensor, "... channel y x"],
+        slopes: Mapping[str, Tensor] | None = None,
+        *,
+        complete: bool = False,
     ) -> Float[Tensor, "... place channel"]:
-        """Read fields at the places; ``slopes`` are vertical slopes per metre of the variables that have one."""
+        """Read fields at the places.
+
+        Parameters
+        ----------
+        fields : NaN = missing
+        slopes : vertical slopes per metre of the variables that have one
+        complete : no value is missing; only for a readout without ``variables``
+        """
         flat = fields.flatten(-2)
+        if complete and not self.variables:
+            return self.means.complete(flat).movedim(-2, -1)
         if not self.variables:
             return self.means(flat)[0].movedim(-2, -1)
         named = {name: flat[..., c, :] for c, name in enumerate(self.variables)}

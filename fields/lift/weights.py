@@ -83,6 +83,13 @@ class CoarseStandIn:
         excluded = None if self._excluded is None else self._excluded[chosen]
         return CoarseStandIn(self._stations, self._targets[chosen], excluded)
 
+    def held_as(self, dtype: type[np.floating[Any]]) -> CoarseStandIn:
+        """Return the stand-in with weights rounded to a type."""
+        held = CoarseStandIn(self._stations, self._targets, self._excluded)
+        held.__dict__["neighbourhood"] = self.neighbourhood
+        held.__dict__["weight"] = self.weight.astype(dtype).astype(np.float64)
+        return held
+
     def fill(self, x: NDArray[Any], out: NDArray[Any]) -> None:
         """Replace the NaN of ``out[row, target]`` in rows of ``x[row, station]`` that hold a value."""
         rows = np.flatnonzero(np.isnan(out).any(axis=1) & ~np.isnan(x).all(axis=1))
@@ -161,6 +168,14 @@ class SparseWeights:
         if has_empty and self.stand_in is not None:
             self.stand_in.fill(rows, means)
         return out, cover.reshape(shape) if coverage else None
+
+    def held_as(self, dtype: type[np.floating[Any]]) -> SparseWeights:
+        """Return the weights rounded to a type, with neighbours in a number that `apply` need not pad."""
+        from fields.lift import kernels
+
+        index, weight = self._padded(kernels.FEWEST_NEIGHBOURS)
+        coarse = None if self.stand_in is None else self.stand_in.held_as(dtype)
+        return SparseWeights(index, weight.astype(dtype).astype(np.float64), self.sources, coarse)
 
     def _padded(self, least: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Add neighbours of weight 0, so that their number is even and large enough for the blocked loop."""

@@ -213,8 +213,8 @@ class Sites(nn.Module):
         return to_state(cells, cells[..., P]).movedim(-1, -3), share
 
     def read(self, fields: Float[Tensor, "*batch channel y x"]) -> Float[Tensor, "*batch station channel"]:
-        """Return the values of fields at the stations, bilinear."""
-        values: Tensor = self.readout(fields)
+        """Return the values of fields without gaps at the stations, bilinear."""
+        values: Tensor = self.readout(fields, complete=True)
         return values
 
 

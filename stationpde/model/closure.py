@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
 
-from stationpde.model.convolutions import Convolution, zero_
+from stationpde.model.convolutions import Convolution, LastLayer, zero_
+from stationpde.model.first_layers import FirstLayers, LeadConditions, PlaceColumns
+from stationpde.model.stencils import TAPS
 from stationpde.physics import POSITION_FEATURES, STATE
 
 if TYPE_CHECKING:
@@ -62,7 +64,27 @@ class Closure(nn.Module):
         self, state: Float[Tensor, "batch field y x"], conditions: Float[Tensor, "batch condition y x"]
     ) -> dict[str, Float[Tensor, "batch y x"]]:
         """Return closures by name from the scaled state and B_t, whose first channels are place and altitude."""
-        gain, shift = self.modulation(conditions[:, : self.terrain]).chunk(2, dim=1)
-        hidden = silu(self.first(torch.cat([state, conditions], dim=1)) * (1.0 + gain) + shift)
-        bounded = torch.tanh(self.last(hidden)) * self.scale[:, None, None]
+        if isinstance(conditions, LeadConditions):
+            outputs = self._from_prepared(state, conditions)
+        else:
+            gain, shift = self.modulation(conditions[:, : self.terrain]).chunk(2, dim=1)
+            hidden = silu(self.first(torch.cat([state, conditions], dim=1)) * (1.0 + gain) + shift)
+            outputs = self.last(hidden)
+        bounded = torch.tanh(outputs) * self.scale[:, None, None]
         return {f"S_{name}": bounded[:, index] for index, name in enumerate(self.channels)}
+
+    def prepare(self, places: PlaceColumns) -> tuple[FirstLayers, Tensor, Tensor, LastLayer]:
+        """Prepare for a forecast: first layer, the terrain's factor and shift of it, last layer."""
+        first = FirstLayers.of([self.first], slice(len(STATE)), places)
+        middle = places.columns.unflatten(0, (-1, TAPS))[: self.terrain, TAPS // 2]
+        weight, bias = self.modulation.weight[:, :, 0, 0], self.modulation.bias
+        assert bias is not None
+        gain, shift = torch.addmm(bias[:, None], weight, middle).chunk(2)
+        return first, 1.0 + gain, shift, LastLayer.of(self.last)
+
+    def _from_prepared(self, state: Tensor, conditions: LeadConditions) -> Tensor:
+        first, factor, shift, last = conditions.prepared[self]
+        features = first(state, conditions).unflatten(1, (state.shape[0], -1))
+        hidden = silu(torch.addcmul(shift[:, None], features, factor[:, None])).flatten(1)
+        outputs: Tensor = last(hidden, state.shape[0], state.shape[-2:])
+        return outputs

@@ -7,7 +7,8 @@ step later, and its conditions carry that valid time. The field feeds back, the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,7 @@ from stationpde.model.data_branch import DataBranch
 from stationpde.model.encoder import HistoryEncoder
 from stationpde.model.extended_terms import tendencies_of
 from stationpde.model.first_guess import FirstGuess
+from stationpde.model.first_layers import conditions_ahead
 from stationpde.model.forecast import Forecast
 from stationpde.model.maps import lift_station_increments
 from stationpde.model.pde_branch import PDEBranch, has_base
@@ -125,28 +127,40 @@ class StationPDEModel(nn.Module):
         keep_fields : return the fields and the router's weights as well
         """
         analysis = self.analyse(history, issue_time, shown)
-        field, states, unguided, fields, weights = analysis.field, [], [], [], []
+        field, fields, weights = analysis.field, [], []
+        leads = torch.arange(1, (horizon or self.config.data.horizon) + 1, device=issue_time.device)
+        valid_time = self.valid_time(issue_time[:, None], leads)
         recompute = self.config.train.recompute and torch.is_grad_enabled()
-        for lead in range(1, (horizon or self.config.data.horizon) + 1):
-            valid_time = self.valid_time(issue_time, lead)
+        for lead, (conditions, base) in enumerate(self.conditions_ahead(valid_time), 1):
             if recompute:
-                field, weight = checkpoint(self.step, field, valid_time, lead, analysis.tendencies, use_reentrant=False)
+                tendencies = analysis.tendencies
+                field, weight = checkpoint(self.advance, field, conditions, base, tendencies, lead, use_reentrant=False)
             else:
-                field, weight = self.step(field, valid_time, lead, analysis.tendencies)
-            unguided.append(self.read_field(field, analysis, valid_time, lead))
-            states.append(self.mix_guide(unguided[-1], analysis, lead))
-            if keep_fields:
-                fields.append(self.full_field(field, valid_time))
-                weights.append(weight)
-        state = torch.stack(states, dim=1)
+                field, weight = self.advance(field, conditions, base, analysis.tendencies, lead)
+            fields.append(field)
+            weights.append(weight)
+        steps = torch.stack(fields, dim=1)
+        unguided = self.read_fields(steps, analysis, valid_time, leads)
+        state = self._mix_guides(unguided, analysis)
         return Forecast(
             to_observed(state),
             state,
-            torch.stack(fields, dim=1) if keep_fields else None,
+            self.full_field(steps, valid_time) if keep_fields else None,
             torch.stack(weights, dim=1) if keep_fields and self.router is not None else None,
-            torch.stack(unguided, dim=1) if analysis.guided is not None else None,
+            unguided if analysis.guided is not None else None,
             analysis.guided,
         )
+
+    def conditions_ahead(self, valid_time: Int64[Tensor, "batch lead"]) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Return for every lead B_t and, for the equations, the base state at the start of its interval, SI."""
+        times = valid_time.mT.contiguous()
+        closure = None if self.pde_branch is None else self.pde_branch.closure
+        networks = [network for network in (self.data_branch, closure, self.router) if network is not None]
+        bases: Iterable[Tensor | None] = repeat(None)
+        if self.pde_branch is not None and self.base is not None:
+            shape = (*times.shape, len(STATE), *self.region.grid.shape)
+            bases = self._start_base(times, torch.Size(shape)).unbind(0)
+        return zip(conditions_ahead(self.conditions, times, networks), bases, strict=False)
 
     def analyse(
         self, history: Tensor, issue_time: Tensor, shown: Bool[Tensor, "batch station"] | None = None
@@ -200,20 +214,28 @@ class StationPDEModel(nn.Module):
         self, field: Tensor, valid_time: Tensor, lead: int | Tensor, tendencies: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Advance the scaled field by one forecast interval to ``valid_time``; also return the router's weights."""
-        conditions = self.conditions.step(valid_time, lead)
+        base = None if self.base is None else self._start_base(valid_time, field.shape)
+        return self.advance(field, self.conditions.step(valid_time, lead), base, tendencies, lead)
+
+    def advance(
+        self, field: Tensor, conditions: Tensor, base: Tensor | None, tendencies: Tensor | None, lead: int | Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Advance the scaled field by one interval, from B_t of its end and the base state of its start."""
         state = None
         if self.pde_branch is not None:
-            state, base = self.interval_start(field, valid_time)
+            state = self.scaling.inverse(field)
             state = self.pde_branch(state, base, conditions, self.scaling, tendencies, lead)
         return self.interval_end(field, state, conditions)
 
     def interval_start(self, field: Tensor, valid_time: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return field and base state in SI at the start of the forecast interval that ends at ``valid_time``."""
-        base = None
-        if self.base is not None:
-            # paper silent: the base state of the interval is that of its start, where the field comes from.
-            base = self.base.on_grid(valid_time - self.config.data.step_seconds, field.shape)
+        base = None if self.base is None else self._start_base(valid_time, field.shape)
         return self.scaling.inverse(field), base
+
+    def _start_base(self, valid_time: Tensor, shape: torch.Size) -> Tensor:
+        assert self.base is not None
+        # paper silent: the base state of the interval is that of its start, where the field comes from.
+        return self.base.on_grid(valid_time - self.config.data.step_seconds, shape)
 
     def interval_end(self, field: Tensor, state: Tensor | None, conditions: Tensor) -> tuple[Tensor, Tensor | None]:
         """Apply the data-driven branch to ``field`` and join it with the ``state`` [SI] of the equations."""
@@ -232,13 +254,25 @@ class StationPDEModel(nn.Module):
 
     def read_field(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """Return the full state at the stations from field, anchor and head alone."""
-        state = self.sites.read(self.scaling.inverse(field)) + self.sites.base(valid_time)
+        leads = torch.as_tensor(lead, device=valid_time.device).reshape(1)
+        return self.read_fields(field[:, None], analysis, valid_time[:, None], leads)[:, 0]
+
+    def read_fields(
+        self,
+        fields: Float[Tensor, "batch lead channel y x"],
+        analysis: Analysis,
+        valid_time: Int64[Tensor, "batch lead"],
+        leads: Int64[Tensor, " lead"],
+    ) -> Float[Tensor, "batch lead station channel"]:
+        """Return the full states at the stations from fields of several leads, anchor and head."""
+        state = self.sites.read(self.scaling.inverse(fields)) + self.sites.base(valid_time)
         if self.anchor is not None:
-            state = state + self.anchor(analysis.departures, lead)
+            state = state + self.anchor(analysis.departures, leads)
         if self.head is not None:
             assert analysis.memory is not None
-            inputs = lead_inputs(self.sites.features(valid_time), valid_time, lead, self.config.data.horizon)
-            state = state + self.head(analysis.memory, inputs)
+            ahead = leads.to(fields.dtype) / self.config.data.horizon
+            inputs = lead_inputs(self.sites.features(valid_time), valid_time, ahead)
+            state = state + self.head(analysis.memory[:, None], inputs)
         return state
 
     def mix_guide(self, state: Tensor, analysis: Analysis, lead: int | Tensor) -> Tensor:
@@ -247,7 +281,14 @@ class StationPDEModel(nn.Module):
             return state
         return self.first_guess.mix(self.guide, analysis.guided, state, lead, self.sites)
 
-    def full_field(self, field: Tensor, valid_time: Tensor) -> Float[Tensor, "batch channel y x"]:
+    def _mix_guides(self, states: Tensor, analysis: Analysis) -> Tensor:
+        """Mix the guesses into the states of all leads."""
+        if self.guide is None or analysis.guided is None:
+            return states
+        mixed = [self.mix_guide(state, analysis, lead) for lead, state in enumerate(states.unbind(1), 1)]
+        return torch.stack(mixed, dim=1)
+
+    def full_field(self, field: Tensor, valid_time: Tensor) -> Float[Tensor, "*batch channel y x"]:
         """Return the full state on the grid, SI."""
         departures = self.scaling.inverse(field)
         return departures if self.base is None else departures + self.base.on_grid(valid_time, departures.shape)

@@ -70,9 +70,9 @@ class StationHead(nn.Module):
         return memory
 
     def forward(
-        self, memory: Float[Tensor, "batch station hidden"], passing: Float[Tensor, "batch station passing"]
-    ) -> Float[Tensor, "batch station channel"]:
-        """Return the residuals of one lead, SI."""
+        self, memory: Float[Tensor, "*batch station hidden"], passing: Float[Tensor, "*batch station passing"]
+    ) -> Float[Tensor, "*batch station channel"]:
+        """Return residuals, SI; of several leads where ``passing`` has them as a further dimension."""
         scaled: Tensor = self.last(silu(self.middle(silu(memory + self.passing(passing)))))
         return scaled * self.scale
 
@@ -121,12 +121,14 @@ def station_numbers(
 
 
 def lead_inputs(
-    places: Float[Tensor, "batch station feature"], valid_time: Tensor, lead: int | Tensor, horizon: int
-) -> Float[Tensor, "batch station passing"]:
+    places: Float[Tensor, "batch lead station feature"],
+    valid_time: Int64[Tensor, "batch lead"],
+    ahead: Float[Tensor, " lead"],
+) -> Float[Tensor, "batch lead station passing"]:
     """Join the inputs of the station head that change with the lead: place features, valid time, lead / horizon."""
-    time = time_features(valid_time, places.dtype)[:, None, :].expand(-1, places.shape[1], -1)
-    ahead = torch.ones_like(places[..., :1]) * (lead / horizon)
-    return torch.cat([places, time, ahead], dim=-1)
+    time = time_features(valid_time, places.dtype)[:, :, None, :].expand(-1, -1, places.shape[2], -1)
+    share = torch.ones_like(places[..., :1]) * ahead[:, None, None]
+    return torch.cat([places, time, share], dim=-1)
 
 
 class Anchor(nn.Module):
@@ -156,29 +158,16 @@ class Anchor(nn.Module):
         return cls(config.data.horizon, C, int(DAY) // config.data.step_seconds, config.data.history)
 
     def forward(
-        self, departures: Float[Tensor, "batch time station channel"], lead: int | Tensor
-    ) -> Float[Tensor, "batch station channel"]:
-        """Return the correction at a lead, SI; ``departures`` are zero where nothing was observed."""
-        if isinstance(lead, Tensor):
-            return self._at_any_lead(departures, lead)
-        row = min(lead, self.now.shape[0]) - 1
-        added = self.now[row] * departures[:, -1]
+        self, departures: Float[Tensor, "batch time station channel"], leads: Int64[Tensor, " lead"]
+    ) -> Float[Tensor, "batch lead station channel"]:
+        """Return the corrections at leads, SI; ``departures`` are zero where nothing was observed."""
+        row = leads.clamp(max=self.now.shape[0]) - 1
+        added = self.now.index_select(0, row)[:, None] * departures[:, -1:]
         if not self.has_yesterday:
             return added
         # The same hour on the latest day that lies in the history.
-        back = (lead - 1) % self.steps_per_day + 1
+        back = torch.remainder(leads - 1, self.steps_per_day) + 1
         same_hour = departures.shape[1] - 1 + back - self.steps_per_day
-        if same_hour < 0:
-            return added
-        return added + self.yesterday[row] * departures[:, same_hour]
-
-    def _at_any_lead(self, departures: Tensor, lead: Tensor) -> Tensor:
-        """Look the weights up for a lead in a tensor, without a branch: exported programs take it as an input."""
-        row = (lead.clamp(max=self.now.shape[0]) - 1).reshape(1)
-        added = self.now.index_select(0, row) * departures[:, -1]
-        if not self.has_yesterday:
-            return added
-        back = torch.remainder(lead - 1, self.steps_per_day) + 1
-        same_hour = (departures.shape[1] - 1 + back - self.steps_per_day).reshape(1)
-        then = departures.index_select(1, same_hour.clamp(min=0))[:, 0]
-        return added + torch.where(same_hour >= 0, self.yesterday.index_select(0, row) * then, 0.0)
+        then = departures.index_select(1, same_hour.clamp(min=0))
+        weight = torch.where((same_hour >= 0)[:, None], self.yesterday.index_select(0, row), 0.0)
+        return added + weight[:, None] * then

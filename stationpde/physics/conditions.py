@@ -108,12 +108,13 @@ class PlaceFeatures(nn.Module):
         """Row and column in the region, -1 to 1, and altitude in km."""
         return self.fixed[:, :POSITION_FEATURES]
 
-    def forward(self, time: Int64[Tensor, " batch"]) -> Float[Tensor, "batch place feature"]:
-        """Return the features at a time, the cosine of the solar zenith angle last."""
-        fixed = self.fixed.expand(time.shape[0], *self.fixed.shape)
+    def forward(self, time: Int64[Tensor, " *batch"]) -> Float[Tensor, "*batch place feature"]:
+        """Return the features at times, the cosine of the solar zenith angle last."""
+        fixed = self.fixed.expand(*time.shape, *self.fixed.shape)
         if not self.solar:
             return fixed
-        return torch.cat([fixed, cos_zenith(time, self.lat, self.lon)[..., None]], dim=-1)
+        sun = cos_zenith(time.reshape(-1), self.lat, self.lon).reshape(*time.shape, -1, 1)
+        return torch.cat([fixed, sun], dim=-1)
 
 
 class Conditions(nn.Module):
@@ -128,16 +129,21 @@ class Conditions(nn.Module):
 
     def history(self, time: Int64[Tensor, " batch"]) -> Float[Tensor, "batch feature y x"]:
         """Return U_t: features of the cells, and the time of issue."""
-        places = self.cells(time)
-        when = time_features(time, places.dtype)[:, None, :].expand(-1, places.shape[1], -1)
-        return self._fields(torch.cat([places, when], dim=-1))
+        return self._joined(self._of(time))
 
     def step(self, valid_time: Int64[Tensor, " batch"], lead: int | Tensor) -> Float[Tensor, "batch feature y x"]:
         """Return B_t: features of the cells, the valid time, and the lead divided by the horizon."""
-        fields = self.history(valid_time)
+        parts = self._of(valid_time)
+        ahead = (lead.to(parts[0].dtype) if isinstance(lead, Tensor) else lead) / self.horizon
         # A product, not a fill: in an exported program the lead is a tensor.
-        share = fields.new_ones((fields.shape[0], 1, *self.shape)) * (lead / self.horizon)
-        return torch.cat([fields, share], dim=1)
+        return self._joined([*parts, torch.ones_like(parts[0][:, :1]) * ahead])
 
-    def _fields(self, places: Tensor) -> Tensor:
-        return places.movedim(-1, 1).reshape(places.shape[0], -1, *self.shape)
+    def _of(self, time: Tensor) -> list[Float[Tensor, "batch feature cell"]]:
+        cells = self.cells
+        parts = [cells.fixed.T.expand(time.shape[0], -1, -1)]
+        if cells.solar:
+            parts.append(cos_zenith(time, cells.lat, cells.lon)[:, None])
+        return [*parts, time_features(time, cells.fixed.dtype)[..., None].expand(-1, -1, len(cells.fixed))]
+
+    def _joined(self, parts: list[Tensor]) -> Tensor:
+        return torch.cat(parts, dim=1).unflatten(-1, self.shape)

@@ -78,7 +78,7 @@ class Surroundings(nn.Module):
         """Read the surroundings of a history; ``centre`` are the fields at the stations themselves."""
         last = fields.shape[1] - 1
         steps = [last, *(last - back for back in self.back)]
-        read = self.readout(torch.stack([fields[:, step] for step in steps], dim=1))
+        read = self.readout(torch.stack([fields[:, step] for step in steps], dim=1), complete=True)
         read = read.reshape(*read.shape[:2], self.stations, self.places, -1)
         away = [read[:, n] - centre[:, step].unsqueeze(-2) for n, step in enumerate(steps)]
         return View(centre, away[0], away[0] - away[1], away[0] - away[2])

@@ -113,7 +113,8 @@ def test_gates_and_router_are_told_what_is_printed(model, batch):
         for name, part in watched.items()
     ]
     with torch.no_grad():
-        model(batch.history, batch.issue_time, 1)
+        analysis = model.analyse(batch.history, batch.issue_time)
+        model.step(analysis.field, batch.issue_time + 21600, 1)
         latest = model.sites.lifted(batch.history, to_state(batch.history, model.sites.pressure)
                                     - model.sites.base(_times(batch, model)))[0][:, -1]  # fmt: skip
         issue, target = model.conditions.history(batch.issue_time), model.conditions.step(batch.issue_time + 21600, 1)
@@ -192,8 +193,8 @@ def test_every_input_changes_the_station_head(model, batch):
     [(memory, inputs)] = heard(head, lambda: model(batch.history, batch.issue_time, 1))
     valid = batch.issue_time + 21600
     places = sites.features(valid)
-    assert torch.equal(inputs[..., : places.shape[-1]], places)
-    assert torch.equal(inputs[..., -5:-1], time_features(valid)[:, None].expand(-1, places.shape[1], -1))
+    assert torch.equal(inputs[:, 0, :, : places.shape[-1]], places)
+    assert torch.equal(inputs[:, 0, :, -5:-1], time_features(valid)[:, None].expand(-1, places.shape[1], -1))
     assert torch.equal(inputs[..., -1], torch.full_like(inputs[..., -1], 0.5))  # lead 1 of 2
     assert memory.shape[-1] == model.config.model.head_hidden
 
@@ -219,10 +220,10 @@ def test_an_anchor_takes_today_and_the_same_hour_of_the_latest_day_in_the_histor
     anchor.yesterday.data.fill_(1.0)
     departures = torch.arange(6.0).reshape(1, 6, 1, 1)  # the last step, 5, is the issue time
     # Lead 1 is the hour of step 6, that is step 2 a day before; lead 4 that of the issue time; lead 5 as lead 1.
-    assert [float(anchor(departures, lead)) for lead in range(1, 7)] == [2.0, 3.0, 4.0, 5.0, 2.0, 3.0]
+    assert anchor(departures, torch.arange(1, 7)).flatten().tolist() == [2.0, 3.0, 4.0, 5.0, 2.0, 3.0]
     anchor.now.data.copy_(torch.arange(1.0, 7.0)[:, None])
     anchor.yesterday.data.zero_()
-    assert [float(anchor(departures, lead)) for lead in (1, 6, 9)] == [5.0, 30.0, 30.0]
+    assert anchor(departures, torch.tensor([1, 6, 9])).flatten().tolist() == [5.0, 30.0, 30.0]
 
 
 def test_a_history_shorter_than_a_day_has_no_anchor_of_yesterday():
