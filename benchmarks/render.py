@@ -168,7 +168,7 @@ def _training_inmet(inmet: dict[str, Any] | None) -> str:
             rows.append([name, *(f"{inmet[key][model]:.2f}" for model in models)])
     head = ["CPU ms", *(model.replace("_pde", " equations") for model in models)]
     about = "Below forward, backward and optimiser are the parts of the forward pass."
-    return f"\n{inmet['shape']}, one thread. {about}\n\n{_table(head, rows)}"
+    return f"\n{inmet['shape']}, one thread (load average {inmet['load_average']}). {about}\n\n{_table(head, rows)}"
 
 
 def _inference(inference: dict[str, Any]) -> str:

@@ -54,6 +54,7 @@ def measure(quick: bool, rounds: int | None = None) -> dict[str, Any]:
         parts = {model: workers["now"](f"parts {model}") for model in MODELS}
         memory = {name: {model: ask(f"memory {model}") for model in MODELS} for name, ask in workers.items()}
     result: dict[str, Any] = {
+        "load_average": round(os.getloadavg()[0], 1),
         "shape": f"{BATCH} windows of inmet_south, 16 to 8 steps, AdamW included",
         "milliseconds": {model: 1e3 * median(values) for model, values in seconds["now"].items()},
         "milliseconds_of_parts": parts,
