@@ -29,11 +29,25 @@ class _Alias(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = import_module(self.new)
         self.spec = module.__spec__
+        _stand_in_for_function(spec.name, module)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system has written the old path into the module; it goes by its new one.
         module.__spec__ = self.spec
+
+
+def _stand_in_for_function(old: str, module: ModuleType) -> None:
+    """Let a module be called where its old path is also the name of a function of the package.
+
+    The import system makes the module an attribute of its package, in place of ``stationpde.training.dry_run``, say.
+    """
+    package, _, name = old.rpartition(".")
+    room = sys.modules[package]
+    exported = getattr(room, name) if name in getattr(room, "__all__", ()) else None
+    if callable(exported):
+        call = staticmethod(exported)
+        module.__class__ = type("CallableModule", (ModuleType,), {"__call__": lambda _, *a, **k: call(*a, **k)})
 
 
 class _Finder(MetaPathFinder):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from fields.errors import DataError, printable
 from fields.times import DATE_ORDERS, DAY, format_time
 
-__all__ = ["UNPARSED", "DateOrders", "UndecidedOrderError", "calendar_seconds",
+__all__ = ["UNPARSED", "DateOrders", "UndecidedOrder", "calendar_seconds",
            "needs_order", "numeric_dates"]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ _DATE = (
 )
 
 
-class UndecidedOrderError(Exception):
+class UndecidedOrder(Exception):  # noqa: N818 - a signal inside the readers
     """Dates whose order nobody has decided yet: the whole source is to be looked through."""
 
 

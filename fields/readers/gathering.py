@@ -20,7 +20,7 @@ from fields.errors import DataError, ProblemReport, locate, printable
 from fields.readers.archives import Member, members, size_of
 from fields.readers.column_map import ColumnMap
 from fields.readers.csv_text import TextLayout, blocks, examine
-from fields.readers.date_order import UndecidedOrderError
+from fields.readers.date_order import UndecidedOrder
 from fields.readers.decode import Decoder, ParsedBlock
 from fields.readers.order_scan import with_date_order
 from fields.readers.parquet import is_parquet, parquet_batches
@@ -98,7 +98,7 @@ def gather(path: Path, column_map: ColumnMap, options: ReadOptions, work: Worksp
     decided = with_date_order(path, column_map, options, work.command)
     try:
         return _gather(path, decided, options, work)
-    except UndecidedOrderError:  # the first rows had no such dates
+    except UndecidedOrder:  # the first rows had no such dates
         decided = with_date_order(path, column_map, options, work.command, throughout=True)
         return _gather(path, decided, options, work)
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fields.readers.date_order import UNPARSED, UndecidedOrderError, calendar_seconds, needs_order, numeric_dates
+from fields.readers.date_order import UNPARSED, UndecidedOrder, calendar_seconds, needs_order, numeric_dates
 from fields.times import DAY, ERA, format_time, to_seconds
 
 __all__ = ["ParsedTimes", "parse_times", "two_readings"]
@@ -65,7 +65,7 @@ def parse_times(texts: pa.Array, formats: tuple[str, ...], order: str | None = N
 
     Raises
     ------
-    UndecidedOrderError
+    UndecidedOrder
         If there are dates of three numbers that more than one order fits, and none is given.
     """
     texts = pc.utf8_trim_whitespace(texts)
@@ -144,7 +144,7 @@ def _day_pattern(form: str) -> str:
 def _dates(texts: pa.Array, order: str | None) -> tuple[Array, Array]:
     readings, aware = numeric_dates(texts)
     if order is None and needs_order(texts, readings):
-        raise UndecidedOrderError
+        raise UndecidedOrder
     return readings[order or "ymd"], aware
 
 

@@ -74,6 +74,17 @@ def test_an_old_module_path_leads_to_the_same_module_and_warns(forgotten, old):
     assert new.__spec__.origin == new.__file__
 
 
+def test_a_function_of_a_room_can_be_called_after_an_old_path_of_its_name_was_imported():
+    script = (
+        "import stationpde.training; before = stationpde.training.dry_run\n"
+        "import stationpde.training.dry_run as module; from stationpde.training import dry_run\n"
+        "try: dry_run()\n"
+        "except TypeError as problem: print(module.__name__, problem)"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("stationpde.training.estimate dry_run() missing 2 required"), done.stderr
+
+
 def test_old_paths_of_both_packages_are_listed():
     assert {old.partition(".")[0] for old in MOVED} == {fields.__name__, stationpde.__name__}
 
