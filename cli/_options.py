@@ -103,7 +103,9 @@ OutputFolder = Annotated[
 ]
 Cells = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of finished cells; OUTPUT/cells by default.")]
 Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Cells trained at once, one thread each.")]
-Cap = Annotated[str, typer.Option(metavar="15min|none", help="CPU time of each model that learns.")]
+_CAP = typer.Option(metavar="15min|none", help="CPU time of each model that learns.")
+Cap = Annotated[str, _CAP]
+CapOrNone = Annotated[str | None, _CAP]
 MaxTime = Annotated[str | None, typer.Option(metavar="30min", help="Save what is done and exit 75 after this time.")]
 Resume = Annotated[str, typer.Option(metavar="auto|never", help="Resume what the folder holds, or refuse to.")]
 Page = Annotated[Path | None, typer.Option(metavar="FILE.md", help="Page whose section is rewritten.")]

@@ -11,7 +11,7 @@ import typer
 
 from cli._console import console, shown
 from cli._options import (
-    Cap,
+    CapOrNone,
     Cells,
     Jobs,
     MaxTime,
@@ -46,7 +46,7 @@ def benchmark(
     output: OutputFolder = None,
     cells: Cells = None,
     jobs: Jobs = 1,
-    cap: Cap = "15min",
+    cap: CapOrNone = None,
     recipe: Recipe = "default",
     overrides: Overrides = None,
     max_time: MaxTime = None,
@@ -62,7 +62,8 @@ def benchmark(
 
     Finished cells are small files in OUTPUT/cells; results.json, results.md and pictures of the errors by lead
     (errors-24h.png) are written beside them. Seeds are those of models that draw random numbers, keys that --set
-    changes are changed for all models. The recipe paper (AdamW 1e-4, 10 epochs) has no cap.
+    changes are changed for all models. The cap is 15min by default; the recipe paper (AdamW 1e-4, 10 epochs) has one
+    only if --cap is given.
 
     Example: stationpde benchmark obs.zarr --models default,ridge_nb --seeds 0:3 -o out
     """
@@ -76,7 +77,7 @@ def benchmark(
     plan = BenchmarkPlan(
         store=store, protocol=protocol, models=names, out=target, seeds=tuple(seeds_of(seeds)), own_seeds=model_seeds,
         horizons=hours, horizon_seeds=horizon_seeds, recipe=chosen, overrides=tuple(overrides or ()),
-        cap=None if chosen == "paper" else cap_seconds(cap), cells=cells, jobs=jobs, keep_stale=keep_stale,
+        cap=_cap(cap, chosen), cells=cells, jobs=jobs, keep_stale=keep_stale,
         leave_out=leave_out, quality=choice(quality, "--quality", ("gross", "full")), command=typed(),
         max_seconds=None if max_time is None else span_seconds(max_time, "--max-time"),
     )  # fmt: skip
@@ -93,6 +94,13 @@ def benchmark(
         console.text(str(page))
     files = {**_files(plan), "pictures": [str(path) for path in pictures.values()]}
     console.result({**results.to_dict(), "files": files})
+
+
+def _cap(typed_cap: str | None, recipe: str) -> float | None:
+    """Return the CPU seconds of each learned model: what was typed, else the default of the recipe."""
+    if typed_cap is None:
+        return None if recipe == "paper" else cap_seconds("15min")
+    return cap_seconds(typed_cap)
 
 
 def measured(plan: Any, command: str = "benchmark") -> Any:

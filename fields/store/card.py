@@ -21,7 +21,7 @@ __all__ = ["DataCard", "VariableCard", "data_card"]
 Array = np.ndarray[Any, Any]
 
 _ROWS = 4096
-# Bins between the hard limits for percentiles: a thousandth of the range is finer than what a card shows.
+# Bins between the hard limits that a first pass counts values in; a second pass looks into those of the percentiles.
 _BINS = 2000
 _SHARES = (0.01, 0.5, 0.99)
 
@@ -118,6 +118,9 @@ def data_card(ds: xr.Dataset, *, path: Path | None = None) -> DataCard:
     for block in _blocks(ds, names):
         for name in names:
             tallies[name].add(block[name], block.get(f"{name}_flag"))
+    for block in _blocks(ds, names):
+        for name in names:
+            tallies[name].look_closer(block[name], block.get(f"{name}_flag"))
     times = ds.sizes["time"]
     counted = [tallies[n].present for n in names if n in STATE_VARIABLES and tallies[n].present.any()]
     gaps = 1 - np.mean(counted, axis=0) / max(times, 1) if counted else np.ones(ds.sizes["station"])
@@ -139,7 +142,11 @@ def data_card(ds: xr.Dataset, *, path: Path | None = None) -> DataCard:
 
 
 class _Tally:
-    """Running counts of one variable: gaps, flags, extremes and a histogram for percentiles."""
+    """Running counts of one variable: gaps, flags, extremes, and what exact percentiles need.
+
+    A histogram says in which bin each percentile lies; within a bin, values are counted one by one. The middle of the
+    bin would not do: most hours have no rain at all, and a median of half a bin would be rain.
+    """
 
     def __init__(self, name: str, stations: int) -> None:
         self.name = name
@@ -149,6 +156,7 @@ class _Tally:
         self.low, self.high = np.inf, -np.inf
         self.histogram = np.zeros(_BINS, np.int64)
         self.flags = np.zeros(256, np.int64)
+        self._bins: dict[int, tuple[list[Array], list[Array]]] | None = None
 
     def add(self, values: Array, flags: Array | None) -> None:
         there = np.isfinite(values)
@@ -164,7 +172,27 @@ class _Tally:
         chosen = values[good]
         if chosen.size:
             self.low, self.high = min(self.low, float(chosen.min())), max(self.high, float(chosen.max()))
-            self.histogram += np.histogram(np.clip(chosen, *self.row.hard), bins=_BINS, range=self.row.hard)[0]
+            self.histogram += np.bincount(self._bin_of(chosen), minlength=_BINS)
+
+    def _bin_of(self, values: Array) -> Array:
+        low, high = self.row.hard
+        share = (values.astype(np.float64) - low) / (high - low)
+        return np.clip((share * _BINS).astype(np.int64), 0, _BINS - 1)
+
+    def look_closer(self, values: Array, flags: Array | None) -> None:
+        """Count the values of a block, one by one, in the bins of the percentiles."""
+        if self._bins is None:
+            below = np.cumsum(self.histogram)
+            self._bins = {int(np.searchsorted(below, share * below[-1])): ([], []) for share in _SHARES if below[-1]}
+        good = np.isfinite(values)
+        if flags is not None:
+            good &= (flags & int(MASKING)) == 0
+        chosen = values[good]
+        numbers = self._bin_of(chosen)
+        for number, (distinct, counts) in self._bins.items():
+            inside, many = np.unique(chosen[numbers == number], return_counts=True)
+            distinct.append(inside)
+            counts.append(many)
 
     def card(self, times: int) -> VariableCard:
         shown = lambda x: float(to_display(self.name, x))
@@ -178,10 +206,15 @@ class _Tally:
         )  # fmt: skip
 
     def _percentile(self, share: float) -> float:
+        """Return the smallest value that at least this share of the values does not exceed."""
+        assert self._bins is not None
         below = np.cumsum(self.histogram)
-        index = int(np.searchsorted(below, share * below[-1]))
-        low, high = self.row.hard
-        return float(np.clip(low + (index + 0.5) / _BINS * (high - low), self.low, self.high))
+        rank = share * below[-1]
+        number = int(np.searchsorted(below, rank))
+        values, inverse = np.unique(np.concatenate(self._bins[number][0]), return_inverse=True)
+        counts = np.bincount(inverse, np.concatenate(self._bins[number][1]))
+        before = below[number] - self.histogram[number]
+        return float(values[min(np.searchsorted(before + np.cumsum(counts), rank), values.size - 1)])
 
 
 def _blocks(ds: xr.Dataset, names: list[str]) -> Iterator[dict[str, Array]]:

@@ -28,4 +28,8 @@ def warp_field(
     column = torch.arange(nx, dtype=field.dtype, device=field.device)[None, :]
     x = (column - displacement[:, 0]) * (2.0 / (nx - 1)) - 1.0
     y = (row - displacement[:, 1]) * (2.0 / (ny - 1)) - 1.0
-    return grid_sample(field, torch.stack([x, y], dim=-1), padding_mode="border", align_corners=True)
+    grid = torch.stack([x, y], dim=-1)
+    finite = torch.isfinite(grid)
+    # The gradient of `grid_sample` reads outside its memory at a coordinate that is no number, and ends the process.
+    moved = grid_sample(field, torch.where(finite, grid, 0.0), padding_mode="border", align_corners=True)
+    return torch.where(finite.all(dim=-1)[:, None], moved, torch.nan)

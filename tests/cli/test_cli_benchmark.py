@@ -55,6 +55,23 @@ def test_a_benchmark_of_any_store_needs_no_further_settings_and_prints_one_objec
     assert "warning: --stride is deprecated; use --windows" in err
 
 
+@pytest.mark.parametrize(
+    ("options", "seconds"), [(["--cap", "2min"], 120.0), (["--cap", "none"], None), ([], None)]
+)
+def test_the_recipe_of_the_paper_has_the_cap_that_is_typed(network, tmp_path, stationpde, options, seconds):
+    line = words("benchmark", network, "--models", "persistence", "--recipe", "paper", "-o", tmp_path, "--json")
+    code, out, _ = stationpde(*line, *options)
+    assert code == 0 and json.loads(out)["cap_cpu_seconds"] == seconds
+
+
+def test_a_cap_ends_the_training_of_the_recipe_of_the_paper(network, tmp_path, stationpde):
+    line = words("benchmark", network, "--models", "dlinear", "--recipe", "paper", "-o", tmp_path, "--cap", "2min")
+    code, _, err = stationpde(*line)
+    assert code == 0, err
+    cell = json.loads(next((tmp_path / "cells").iterdir()).read_text())
+    assert cell["cap"] == 120.0 and cell["recipe"] == "paper"
+
+
 def test_an_unknown_model_or_protocol_exits_with_the_nearest_name(network, tmp_path, stationpde):
     code, _, err = stationpde("benchmark", network, "--models", "persistance", "-o", tmp_path)
     assert code in (2, 4) and "persistence" in err

@@ -10,7 +10,7 @@ from fields.errors import UsageError
 from fields.plots.network import _period, draw_network, missing_rates
 from fields.qc.flags import Flag
 from fields.store.card import data_card
-from fields.variables import to_display
+from fields.variables import cf_attributes, to_display
 from station_records import make_stations
 
 
@@ -40,10 +40,32 @@ def test_percentiles_are_those_of_the_values_in_the_units_that_people_read(stati
     low, high = float(values.min()), float(values.max())
     assert card.low == pytest.approx(low, abs=1e-3) and card.high == pytest.approx(high, abs=1e-3)
     for shown, share in ((card.p01, 1), (card.median, 50), (card.p99, 99)):
-        # Percentiles come from bins of half a thousandth of the physical range (0.4 hPa is the widest), and the
-        # values beside the first and last hundredth lie some bins apart.
-        nearest = np.abs(np.percentile(values, [max(share - 0.3, 0), share, min(share + 0.3, 100)]) - shown).min()
-        assert nearest < 0.5
+        assert shown == pytest.approx(np.percentile(values, share, method="inverted_cdf"), abs=1e-3)
+
+
+@pytest.mark.parametrize("wet", [0.005, 0.02, 0.3, 0.6])
+def test_percentiles_of_rain_are_nothing_where_most_hours_have_none(stations, wet):
+    rng = np.random.default_rng(0)
+    shape = stations["t"].shape
+    rain = np.where(rng.random(shape) < wet, rng.gamma(0.5, 0.4, shape), 0.0).astype(np.float32)
+    stations["precip"] = (("time", "station"), rain, cf_attributes("precip"))
+    flags = np.zeros(shape, np.uint8)
+    flags[:5] = Flag.STEP  # what failed is not counted
+    stations["precip_flag"] = (("time", "station"), flags)
+    card = next(v for v in data_card(stations.chunk(time=7)).variables if v.name == "precip")
+    expected = np.percentile(rain[5:], [1, 50, 99], method="inverted_cdf")
+    assert (card.p01, card.median, card.p99) == pytest.approx(tuple(expected.astype(float)), rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize(("name", "mass"), [("rh", 1.0), ("u", 0.0), ("p", 100_000.0)])
+def test_percentiles_hit_a_value_that_repeats_itself(stations, name, mass):
+    values = stations[name].values
+    values[10:60] = mass
+    card = next(v for v in data_card(stations).variables if v.name == name)
+    expected = np.percentile(values, [1, 50, 99], method="inverted_cdf")
+    shown = (card.p01, card.median, card.p99)
+    assert shown == pytest.approx([float(to_display(name, x)) for x in expected], rel=1e-7)
+    assert card.median == float(to_display(name, np.float32(mass)))
 
 
 def test_the_card_of_a_store_names_its_size_and_fingerprint(tmp_path, spoiled):

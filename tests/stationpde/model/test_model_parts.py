@@ -73,6 +73,18 @@ def test_rows_run_north_and_columns_east_as_the_warp_says():
     assert bool((grid.lon[1:] > grid.lon[:-1]).all())
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
+def test_a_motion_that_is_no_number_gives_none_and_its_gradient_does_not_end_the_process(odd):
+    field = torch.randn(2, 5, 8, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    motion = torch.zeros(2, 2, 8, 8)
+    motion[0] = odd
+    motion.requires_grad_()
+    moved = warp_field(field, motion)
+    assert moved[0].isnan().all() and torch.equal(moved[1], warp_field(field, torch.zeros(2, 2, 8, 8))[1])
+    moved.sum().backward()
+    assert field.grad[1].isfinite().all()
+
+
 def test_the_border_of_a_warp_is_replicated_and_half_a_cell_is_the_mean():
     field = torch.arange(NX, dtype=torch.float32).expand(1, 1, NY, NX)
     motion = torch.zeros(1, 2, NY, NX)
