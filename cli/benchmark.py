@@ -63,7 +63,7 @@ def benchmark(
     Finished cells are small files in OUTPUT/cells; results.json, results.md and pictures of the errors by lead
     (errors-24h.png) are written beside them. Seeds are those of models that draw random numbers, keys that --set
     changes are changed for all models. The cap is 15min by default; the recipe paper (AdamW 1e-4, 10 epochs) has one
-    only if --cap is given.
+    only if --cap is given. paper:recipe_paper and paper:ten_epochs are trained so beside the others, without a cap.
 
     Example: stationpde benchmark obs.zarr --models default,ridge_nb --seeds 0:3 -o out
     """

@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,7 @@ class BenchmarkPlan:
             entrant = contestant(model)
             cap = self.cap if entrant.learns else None
             tasks += [
-                Task(self.protocol, hours, model, seed, self.recipe, self.overrides, cap, self.leave_out)
+                entrant.task(Task(self.protocol, hours, model, seed, self.recipe, self.overrides, cap, self.leave_out))
                 for hours in self.hours
                 for seed in (self._seeds(model, hours) if entrant.is_seeded else (None,))
             ]
@@ -163,7 +163,9 @@ class Bench:
         path = self.plan.cell_folder / f"{task.name}.json"
         if not path.exists():
             return None
+        # The same training may have been asked for as a model's own or as that of a whole table.
         cell = read_cell(path)
+        cell = replace(cell, task=task, about={**cell.about, "title": contestant(task.model).title})
         if cell.about["data"].get("fingerprint") != self.series.fingerprint:
             raise UsageError(
                 f"{path.name} is of other data ({cell.about['data'].get('name')})", code="SPDE-B002", where=str(path),

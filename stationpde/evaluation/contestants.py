@@ -1,7 +1,8 @@
 """Models of a benchmark: variants of StationPDE, with or without parts, and every registered baseline.
 
 ``default`` and ``paper`` are StationPDE; ``default-no_pde`` is StationPDE without a part: any name of `ABLATIONS` or
-of an operator, several joined by ``+``.
+of an operator, several joined by ``+``. ``paper:recipe_paper`` is a model in a training of its own (`TRAININGS`)
+instead of that which recipe and cap of the table say.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from stationpde.data import WindowSource
     from stationpde.model import Learner
 
-__all__ = ["OURS", "Contestant", "Task", "contestant", "known_models"]
+__all__ = ["OURS", "TRAININGS", "Contestant", "Task", "Training", "contestant", "known_models"]
 
 OURS = tuple(reversed(VARIANTS))  # the order of tables: the paper's first
 _TITLES = {"default": "StationPDE", "paper": "StationPDE (as printed)"}
@@ -34,6 +35,21 @@ _PEER_TRAIN: Mapping[str, Any] = {
     "epochs": 40, "batch": 32, "lr": 1e-3, "schedule": "one_cycle", "average": 0.0, "patience": 5,
     "checkpoint_every": 500, "validate_windows": None, "max_steps": None, "station_dropout": 0.0,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A training without a cap that a model of a table may have instead of the table's."""
+
+    title: str
+    recipe: Literal["default", "paper"] = "default"
+    overrides: tuple[str, ...] = ()
+
+
+TRAININGS: Mapping[str, Training] = {
+    "recipe_paper": Training("trained as printed", recipe="paper"),
+    "ten_epochs": Training("ten epochs", overrides=("train.epochs=10",)),
+}
 # Keys of training that decide the numbers of a trained baseline, in the names of `Config.identity`.
 _PEER_IDENTITY = (*_PEER_TRAIN, "weight_decay", "clip", "seed")
 
@@ -58,10 +74,12 @@ class Task:
     @property
     def name(self) -> str:
         """File name of the cell without the suffix."""
-        paper = "-recipe_paper" if self.recipe == "paper" else ""
+        model, _, training = self.model.partition(":")
+        training = training or ("recipe_paper" if self.recipe == "paper" else "")
+        trained = f"-{training}" if training else ""
         seed = "" if self.seed is None else f"-seed{self.seed}"
         unseen = f"-left_out{self.leave_out}" if self.leave_out else ""
-        return f"{self.protocol}-{self.hours}h-{self.model}{paper}{unseen}{seed}"
+        return f"{self.protocol}-{self.hours}h-{model}{trained}{unseen}{seed}"
 
     def of(self, model: str) -> Task:
         """Return the same cell of another model."""
@@ -74,13 +92,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A model by name; ``peer`` is the baseline, None for StationPDE."""
+    """A model by name; ``peer`` is the baseline, None for StationPDE; ``training`` is None for that of the table."""
 
     name: str
     title: str
     peer: Baseline | None = None
     variant: str = "default"
     parts: tuple[str, ...] = ()
+    training: Training | None = None
 
     @property
     def kind(self) -> str:
@@ -105,6 +124,13 @@ class Contestant:
             return None
         reasons = [self.peer.missing(), *(contestant(name).missing() for name in self.members)]
         return next((reason for reason in reasons if reason), None)
+
+    def task(self, task: Task) -> Task:
+        """Return a cell of the table with this model's own training in place of the table's, if it has one."""
+        if self.training is None:
+            return task
+        overrides = (*task.overrides, *self.training.overrides)
+        return replace(task, recipe=self.training.recipe, overrides=overrides, cap=None)
 
     def config(self, task: Task) -> Config:
         """Build the whole configuration of a cell, before the search on validation."""
@@ -149,6 +175,14 @@ class Contestant:
 
 def contestant(name: str) -> Contestant:
     """Look up a model by name; the error for an unknown name suggests the nearest."""
+    model, colon, chosen = name.partition(":")
+    if colon:
+        trained = contestant(model)
+        _require_training(name, trained, chosen)
+        training = TRAININGS[chosen]
+        title = f"{trained.title.removesuffix(')')}, {training.title})" if "(" in trained.title else (
+            f"{trained.title} ({training.title})")  # fmt: skip
+        return replace(trained, title=title, training=training)
     variant, _, without = name.partition("-")
     if variant in OURS:
         parts = tuple(filter(None, without.split("+")))
@@ -157,6 +191,20 @@ def contestant(name: str) -> Contestant:
         return Contestant(name, title, None, variant, parts)
     peer = baseline(name)
     return Contestant(name, peer.title, peer)
+
+
+def _require_training(name: str, model: Contestant, training: str) -> None:
+    if training not in TRAININGS:
+        near = difflib.get_close_matches(training, TRAININGS, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise UsageError(
+            f"no training '{training}' ('{name}')", code="SPDE-B006", do=f"{hint}trainings: {', '.join(TRAININGS)}"
+        )
+    if model.peer is not None:
+        raise UsageError(
+            f"'{name}': trainings of their own are those of StationPDE, '{model.name}' is a peer", code="SPDE-B006",
+            do=f"--models {model.name}",
+        )  # fmt: skip
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stationpde.data import describe_quality
+from stationpde.evaluation.contestants import contestant
 from stationpde.evaluation.error_groups import better_stations, error_groups, rival
 from stationpde.evaluation.protocols import protocol
 from stationpde.evaluation.results import HorizonResults, Results
@@ -208,7 +209,12 @@ def _missing(results: Results, model: str) -> str:
 def _title(results: Results, model: str) -> str:
     for horizon in results.horizons:
         if model in horizon.cells:
-            return str(horizon.cells[model][0].about["title"])
+            cells = horizon.cells[model]
+            title = str(cells[0].about["title"])
+            if results.cap is None or cells[0].task.cap is not None or not contestant(model).learns:
+                return title
+            minutes = sum(float(cell.about["training"]["cpu_seconds"]) for cell in cells) / len(cells) / 60
+            return f"{title}; no cap, {minutes:.0f} CPU-minutes"
     return model
 
 

@@ -65,6 +65,48 @@ def test_a_model_may_have_seeds_of_its_own(finished):
     assert rows["StationPDE"].count("±") == 5 and "±" not in rows["DLinear"]
 
 
+def test_a_model_may_have_a_training_of_its_own_beside_those_with_the_table_s_cap():
+    plan = plan_of(Path("x"), "paper", "paper:recipe_paper", "paper:ten_epochs", "dlinear", overrides=(), cap=900.0)
+    tasks = {task.model: task for task in plan.tasks() if task.seed == 0}
+    assert {name: task.cap for name, task in tasks.items()} == {
+        "paper": plan.cap, "paper:recipe_paper": None, "paper:ten_epochs": None, "dlinear": plan.cap,
+    }  # fmt: skip
+    assert [tasks[name].name for name in ("paper", "paper:recipe_paper", "paper:ten_epochs")] == [
+        "w2k-like-24h-paper-seed0", "w2k-like-24h-paper-recipe_paper-seed0", "w2k-like-24h-paper-ten_epochs-seed0",
+    ]  # fmt: skip
+    train = {name: contestant(name).config(task).train for name, task in tasks.items()}
+    printed, ten = train["paper:recipe_paper"], train["paper:ten_epochs"]
+    assert (printed.lr, printed.batch, printed.epochs) == (1e-4, 32, 10)
+    assert ten.epochs == 10 and ten.lr == train["paper"].lr and ten.batch == train["paper"].batch
+
+
+def test_a_training_of_its_own_is_the_cell_that_recipe_and_cap_of_a_whole_table_give():
+    own = next(task for task in plan_of(Path("x"), "paper:recipe_paper").tasks() if task.seed == 0)
+    whole = next(task for task in plan_of(Path("x"), "paper", recipe="paper", cap=None).tasks() if task.seed == 0)
+    assert own.name == whole.name
+    assert contestant(own.model).settings(own, "f") == contestant(whole.model).settings(whole, "f")
+
+
+def test_a_row_without_a_cap_says_how_long_it_was_trained(finished):
+    first = finished[1].horizons[0]
+    cells = tuple(
+        replace(cell, task=replace(cell.task, cap=None), about={**cell.about, "training": {"cpu_seconds": 3600.0}})
+        for cell in first.cells["default"]
+    )
+    uncapped = replace(first, cells={**first.cells, "default": cells})
+    text = markdown(replace(finished[1], horizons=(uncapped,), cap=900.0))
+    assert "| StationPDE; no cap, 60 CPU-minutes |" in text.partition("### MAE")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("paper:ten_epoch", "ten_epochs"), ("dlinear:ten_epochs", "--models dlinear")]
+)
+def test_an_unknown_training_or_one_of_a_peer_is_refused(name, hint):
+    with pytest.raises(UsageError) as refused:
+        contestant(name)
+    assert hint in (refused.value.do or "")
+
+
 def test_a_horizon_may_have_seeds_of_its_own():
     plan = plan_of(Path("x"), "persistence", "dlinear", "default", horizons=(24, 48), horizon_seeds={24: (0, 1, 2)},
                    own_seeds={"dlinear": (4,)})  # fmt: skip
