@@ -111,6 +111,6 @@ def _anchors(decisions: str) -> dict[str, str]:
         if heading := re.match(r"#{2,} (.+)", line):
             anchor = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading[1]).strip().lower())
         elif anchor and anchor != "switches-that-became-constants":
-            for key in re.findall(r"`((?:data|grid|lift|model|pde|loss|train)\.\w+)", line):
+            for key in re.findall(r"`((?:(?:data|grid|lift|model|pde|loss|train)\.\w+)|variant)`", line):
                 anchors.setdefault(key, anchor)
     return anchors

@@ -27,6 +27,12 @@ def test_a_key_is_linked_to_the_section_of_the_decisions_that_names_it():
     assert row.endswith("| [why](design-decisions.md#the-model-in-short) |")
 
 
+def test_every_key_leads_to_its_reason():
+    decisions = (DOCS / "design-decisions.md").read_text("utf-8")
+    rows = [line for line in configuration_page(decisions).partition("## Removed keys")[0].splitlines() if "| `" in line]
+    assert [row for row in rows if not row.endswith(") |")] == []
+
+
 def test_removed_keys_have_their_reason_in_the_decisions():
     section = (DOCS / "design-decisions.md").read_text("utf-8").partition("Switches that became constants\n")[2]
     assert [key for key in REMOVED if f"`{key}`" not in section] == []
