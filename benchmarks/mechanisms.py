@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.section import write_section
+from fields.times import DAY
 from fields.variables import STATE_VARIABLES
 from stationpde.data import WindowSource, load_series
 from stationpde.evaluation import (
@@ -43,7 +44,6 @@ MECHANISMS = {
     "products with the hour": ("hour",),
     "products with the place": ("place",),
 }
-_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +100,7 @@ def scored(model: StationPDEModel, source: WindowSource, weights: dict[str, Tens
     """Compute the errors of every set of weights on the test windows, in one pass."""
     data = model.config.data
     starts = windows_to_score(source)
-    issue = source.batch(starts[[0, -1]]).issue_time // _DAY
+    issue = source.batch(starts[[0, -1]]).issue_time // DAY
     days = (int(issue[0]), int(issue[1]))
     ids = source.series.stations.id
     errors = {n: ErrorAccumulator(ids, data.scored, data.horizon, data.step_seconds, days) for n in weights}

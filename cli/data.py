@@ -204,7 +204,7 @@ def validate(
     Example: stationpde data validate mine.zarr --json
     """
     from fields import store as stores
-    from fields.checks import schema
+    from fields.checks import validate as check_schema
 
     report = stores.verify_store(store)
     whole = report.ok
@@ -213,7 +213,7 @@ def validate(
 
         report.extend(check_fields(store))
     elif whole:
-        report.extend(schema.validate(stores.open_store(store, verify="none"), source=str(store)))
+        report.extend(check_schema(stores.open_store(store, verify="none"), source=str(store)))
     for line in report.lines():
         console.text(line)
     verdict = "ok" if report.ok else ("does not fit the schema" if whole else _broken(store))

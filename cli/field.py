@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli._console import console
-from cli._options import AltitudeWeight, At, Dem, Force, Neighbours, StationStore, Variable, names_in
+from cli._options import AltitudeWeight, At, Dem, Force, Neighbours, Record, Variable, names_in
 from cli._progress import ProgressDisplay
 from cli._stopping import resumable
 
@@ -21,7 +21,7 @@ Fields = Annotated[Path, typer.Argument(metavar="FIELDS", help="A store that `fi
 
 @app.command()
 def lift(
-    store: StationStore,
+    store: Record,
     output: Annotated[Path, typer.Argument(metavar="OUT.zarr", help="The store to write.")],
     method: Annotated[str, typer.Option(metavar="NAME", help="Method: idw, terrain_idw or detrended.")] = "detrended",
     dem: Dem = None,
@@ -42,12 +42,17 @@ def lift(
     Example: stationpde field lift mine.zarr fields.zarr --dem relief.nc --workers 4
     """
     from fields.lift import LiftSettings, altitude_weight, lift_to_store
+    from stationpde.data import open_observations
 
     settings = LiftSettings(method, k, w_alt=altitude_weight(w_alt))
     names = None if variables is None else list(names_in(variables))
-    with resumable(), ProgressDisplay() as display:
+    with (
+        resumable(), ProgressDisplay() as display,
+        open_observations(store, watcher=display, command="field lift", need_state=False) as observations,
+        observations.as_store() as source,
+    ):  # fmt: skip
         lifted = lift_to_store(
-            store, output, settings=settings, height=height, dem=dem, variables=names, workers=workers,
+            source, output, settings=settings, height=height, dem=dem, variables=names, workers=workers,
             scheduler=scheduler, force=force, watcher=display,
         )  # fmt: skip
     resumed = f", {lifted.resumed_blocks} of {lifted.blocks} blocks were there" if lifted.resumed_blocks else ""
@@ -89,7 +94,7 @@ def sample(
 
 @app.command()
 def cv(
-    store: StationStore,
+    store: Record,
     method: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Method: idw, terrain_idw or detrended.")
     ] = None,
@@ -107,17 +112,23 @@ def cv(
 
     Example: stationpde field cv mine.zarr --block-km 100 --json
     """
-    from fields import store as stores
     from fields.lift import LIFT_METHODS, LiftSettings, altitude_weight, cross_validate
+    from stationpde.data import describe_quality, open_observations
 
     settings = LiftSettings(k=k, w_alt=altitude_weight(w_alt))
     methods = tuple(method or LIFT_METHODS)
-    with ProgressDisplay() as display:
+    with (
+        ProgressDisplay() as display,
+        open_observations(store, watcher=display, command="field cv", need_state=False) as observations,
+    ):
         scores = cross_validate(
-            stores.open_stations(store), methods, settings=settings, block_km=block_km, moments=moments, watcher=display
+            observations.dataset, methods, settings=settings, block_km=block_km, moments=moments, watcher=display
         )
     left = "" if block_km is None else f" and those within {block_km:g} km"
-    console.note(f"{scores.stations} stations, {scores.moments} times; each station{left} left out in turn")
+    console.note(
+        f"{scores.stations} stations, {scores.moments} times; each station{left} left out in turn; "
+        f"{describe_quality(observations.quality)}"
+    )
     console.table(["RMSE", "unit", *methods], scores.rows())
     console.result(scores.to_dict())
 

@@ -17,7 +17,7 @@ from fields.checks.values import Subject
 from fields.constants import R_d, T_standard, g, lapse_standard
 from fields.derive import standard_pressure
 from fields.errors import Problem, ProblemReport
-from fields.times import to_seconds
+from fields.times import DAY, to_seconds
 from fields.units import conversion
 from fields.variables import COORDINATES, NUMERIC_SENTINELS, PressureKind
 
@@ -38,7 +38,6 @@ _TYPICAL_PEAK = 14.3
 _LARGEST_SHIFT = 4.0
 # Exchanged coordinates: the peak is this near the typical one with the other longitude, and this far with its own.
 _CLOSE_PEAK, _FAR_PEAK = 1.3, 2.3
-_DAY = 86_400
 _EXCHANGE = "--exchange lat,lon"
 # Share of the stations whose altitudes may be slips of theirs.
 _FEW = 0.1
@@ -274,8 +273,8 @@ def check_daily_cycle(temperature: Array, times: Array, lat: Array, lon: Array, 
     """
     report = ProblemReport()
     seconds = to_seconds(times)
-    quarters = np.unique(seconds % _DAY // (_DAY // 4))
-    if quarters.size < 4 or np.ptp(seconds) < 5 * _DAY:
+    quarters = np.unique(seconds % DAY // (DAY // 4))
+    if quarters.size < 4 or np.ptp(seconds) < 5 * DAY:
         return report
     peaks, strong = _peak_hours(np.asarray(temperature, np.float64), seconds, np.asarray(lon, np.float64))
     if strong.sum() == 0:
@@ -306,7 +305,7 @@ def _hours_late(hour: float) -> float:
 
 def _peak_hours(temperature: Array, seconds: Array, lon: Array) -> tuple[Array, Array]:
     """Return the hour of local solar time at which each station's daily harmonic peaks, and whether it is strong."""
-    angle = 2 * np.pi * ((seconds % _DAY) / _DAY)[:, None] + np.deg2rad(lon)[None, :]
+    angle = 2 * np.pi * ((seconds % DAY) / DAY)[:, None] + np.deg2rad(lon)[None, :]
     present = np.isfinite(temperature)
     count = present.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):

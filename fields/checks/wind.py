@@ -19,7 +19,7 @@ import numpy as np
 from fields.checks.values import Subject
 from fields.errors import Problem, ProblemReport
 from fields.grid import LocalMetric
-from fields.times import to_seconds
+from fields.times import DAY, to_seconds
 
 __all__ = ["check_wind_direction", "turning"]
 
@@ -27,12 +27,11 @@ Array = np.ndarray[Any, Any]
 
 _FEWEST_STATIONS = 6
 _FEWEST_ROWS = 48
-_SHORTEST = 15 * 86_400  # seconds; several weather systems, so that chance does not align them
+_SHORTEST = 15 * DAY  # several weather systems, so that chance does not align them
 _LOWEST_LATITUDE = 12.0  # nearer to the equator the wind does not follow the isobars
 # Agreement that chance does not produce, the typical turning, and how far a true wind may be from it (degrees).
 _CLEAR = 0.6
 _TYPICAL, _LARGEST = 50.0, 115.0
-_DAY = 86_400
 # Units of a direction that say the contrary of each other.
 _OPPOSITE = {"towards": "degrees", "compass": "compass-towards", "compass-towards": "compass"}
 
@@ -121,7 +120,7 @@ def _mean(values: Array, axis: int) -> Array:
 
 def _departures(values: Array, times: Array) -> Array:
     """Subtract each station's mean and daily harmonic."""
-    turn = 2 * np.pi * (to_seconds(times) % _DAY) / _DAY
+    turn = 2 * np.pi * (to_seconds(times) % DAY) / DAY
     base = np.column_stack([np.ones(turn.size), np.cos(turn), np.sin(turn)])
     return np.asarray(values - base @ _coefficients(values.T, base).T)
 

@@ -23,7 +23,7 @@ from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
 from fields.lift.profiles import PRIORS
 from fields.places import Places, PlacesLike, coordinates_of
 from fields.progress import Tracker, Watcher
-from fields.times import to_datetime64, utc_seconds
+from fields.times import DAY, to_datetime64, utc_seconds
 from fields.variables import STATE_VARIABLES, PressureKind, display_unit, to_display
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 # Errors of neighbouring hours are correlated: this many moments give the same score as all of them.
 MOMENTS = 700
-_DAY = 86_400.0
 
 Array = NDArray[Any]
 
@@ -74,7 +73,7 @@ class CrossValidation:
 def scattered_times(length: int, step_seconds: float, most: int = MOMENTS) -> slice:
     """Choose at most ``most`` moments of a record of ``length`` steps, so that every hour of the day is among them."""
     stride = max(1, math.ceil(length / most))
-    a_day = round(_DAY / step_seconds) if step_seconds > 0 else 1
+    a_day = round(DAY / step_seconds) if step_seconds > 0 else 1
     while a_day > 1 and math.gcd(stride, a_day) != 1:
         stride += 1
     return slice(0, length, stride)

@@ -3,6 +3,6 @@ from .flags import GROSS as GROSS
 from .flags import MASKING as MASKING
 from .flags import Flag as Flag
 from .flags import flag_attributes as flag_attributes
-from .seeding import QualityScore as QualityScore
-from .seeding import quality_report as quality_report
-from .tests import fails_range as fails_range
+from .planted_errors import QualityScore as QualityScore
+from .planted_errors import quality_report as quality_report
+from .quality_tests import fails_range as fails_range

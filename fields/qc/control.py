@@ -17,8 +17,7 @@ import xarray as xr
 
 from fields.qc.buddy import Neighbours, estimate, find_neighbours, residual
 from fields.qc.flags import Flag, flag_attributes
-from fields.qc.robust import by_phase, medians, phases_of_day
-from fields.qc.tests import (
+from fields.qc.quality_tests import (
     block_means,
     drift_ratio,
     exchanged,
@@ -28,6 +27,7 @@ from fields.qc.tests import (
     fails_step,
     scale_ratio,
 )
+from fields.qc.robust import by_phase, medians, phases_of_day
 from fields.times import with_utc_times
 from fields.variables import STATE_VARIABLES, VARIABLES
 

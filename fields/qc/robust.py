@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from fields.times import DAY
+
 __all__ = ["SIGMA", "by_phase", "medians", "phases_of_day", "rolling_median", "spread"]
 
 Array = np.ndarray[Any, Any]
 
 SIGMA = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
-_DAY = 86_400
 
 
 def medians(values: Array) -> Array:
@@ -30,8 +31,8 @@ def medians(values: Array) -> Array:
 
 def phases_of_day(step: float, rows: int) -> int:
     """Return the number of steps in a day if the record holds at least ten days; else 1: no daily cycle is removed."""
-    count = round(_DAY / step) if step and step <= _DAY / 2 else 1
-    return count if count > 1 and abs(count * step - _DAY) < 1 and rows >= 10 * count else 1
+    count = round(DAY / step) if step and step <= DAY / 2 else 1
+    return count if count > 1 and abs(count * step - DAY) < 1 and rows >= 10 * count else 1
 
 
 def by_phase(values: Array, phases: int) -> Array:

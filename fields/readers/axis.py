@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fields.errors import DataError, UsageError
-from fields.times import format_span, format_time
+from fields.times import DAY, format_span, format_time
 
 __all__ = ["Axis", "Reports", "find_axis", "step_of_most"]
 
@@ -24,7 +24,7 @@ _SHORTEST_STEP = 60
 # Multiples of the common divisor that are tried: from minutes to hours, and from hours to a day.
 _LARGEST_MULTIPLE = 60
 # Steps that an advice proposes for irregular times, and the share of times that must lie near them.
-_ROUND_STEPS = (86_400, 21_600, 10_800, 3_600, 1_800, 600, 300, 60)
+_ROUND_STEPS = (DAY, 21_600, 10_800, 3_600, 1_800, 600, 300, 60)
 _NEARLY_ALL = 0.9
 
 
@@ -165,7 +165,7 @@ def step_of_most(distinct: np.ndarray[Any, Any], divisor: int, reports: Reports)
     longest = min(_LARGEST_MULTIPLE, int(distinct[-1] - distinct[0]) // divisor)
     for multiple in range(longest, 1, -1):
         step = multiple * divisor
-        if 86_400 % step and step % 86_400:
+        if DAY % step and step % DAY:
             continue
         phase = _common_phase(distinct, step, reports.counts)
         off = total - int(reports.counts[distinct % step == phase].sum())

@@ -20,7 +20,7 @@ from fields.readers.parquet import is_parquet, parquet_columns
 from fields.readers.registry import Reader
 from fields.readers.safety import file_kind
 from fields.readers.source import ReadOptions, Source, Workspace
-from fields.times import format_span, format_time, summer_time_jumps
+from fields.times import DAY, format_span, format_time, summer_time_jumps
 from fields.variables import PressureKind
 
 __all__ = ["READER", "TableSource", "choose_map", "without_absent_columns"]
@@ -28,7 +28,6 @@ __all__ = ["READER", "TableSource", "choose_map", "without_absent_columns"]
 # Tried in this order where the user names no map.
 _TRIED = ("inmet", "tidy")
 _HOUR = 3600
-_DAY = 86_400
 # A hole in one station's record is weather; in five stations' at once it is the clock.
 _FEWEST_FOR_CLOCK = 5
 
@@ -143,9 +142,9 @@ class TableSource(Source):
         step = self.axis.step
         if crowd is not None and not self._gathered.zone_declared and step <= _HOUR:
             twice = np.flatnonzero(crowd >= max(2, len(self.network)))
-            days = np.unique((self.axis.start + (start + twice) * step) // _DAY)
+            days = np.unique((self.axis.start + (start + twice) * step) // DAY)
             # Clocks are put back once a year, by an hour.
-            once_a_year = days.size <= 2 + self.axis.count * step // (180 * _DAY)
+            once_a_year = days.size <= 2 + self.axis.count * step // (180 * DAY)
             if once_a_year and 0 < twice.size <= days.size * (_HOUR // step):
                 when = format_time(self.axis.start + (start + int(twice[0])) * step)
                 return DataError(

@@ -254,10 +254,6 @@ class StagedStore:
             }
         return arrays, files
 
-    def abort(self) -> None:
-        """Remove everything that was written."""
-        self._remove()
-
     def _remove(self) -> None:
         # Killed half-way through its removal, a folder must not look like one to resume.
         (self.folder / _PREPARED).unlink(missing_ok=True)

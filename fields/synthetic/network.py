@@ -19,13 +19,14 @@ import xarray as xr
 from fields.constants import Omega, earth_radius
 from fields.derive import relative_humidity, station_pressure
 from fields.synthetic.relief import Site, choose_sites, make_relief
+from fields.times import DAY
 from fields.variables import PressureKind, cf_attributes
 
 __all__ = ["make_network", "write_network"]
 
 Array = np.ndarray[Any, Any]
 
-_HOUR, _DAY = 3600.0, 86_400.0
+_HOUR = 3600.0
 _DENSITY = 1.22  # kg/m**3, of air near the ground
 _WAVES = 7
 # Errors of good sensors, and the resolution in which stations report, in SI.
@@ -66,7 +67,7 @@ def _waves(rng: np.random.Generator) -> list[_Wave]:
                 ky=k * np.sin(tilt),
                 frequency=k * speed,
                 phase=rng.uniform(0, 2 * np.pi),
-                period=rng.uniform(6, 20) * _DAY,
+                period=rng.uniform(6, 20) * DAY,
                 offset=rng.uniform(0, 2 * np.pi),
             )
         )
@@ -153,7 +154,7 @@ def _sunshine(times: Array, clock: Array, sites: Site) -> Array:
     """Return the sine of the sun's height, zero at night, ``[time, station]``."""
     day = (times - times.astype("datetime64[Y]")) / np.timedelta64(1, "D")
     tilt = np.deg2rad(-23.44 * np.cos(2 * np.pi * (day + 10) / 365.25))[:, None]
-    hour = 2 * np.pi * (clock / _DAY - 0.5)[:, None] + np.deg2rad(sites.lon)
+    hour = 2 * np.pi * (clock / DAY - 0.5)[:, None] + np.deg2rad(sites.lon)
     lat = np.deg2rad(sites.lat)
     return np.maximum(np.sin(lat) * np.sin(tilt) + np.cos(lat) * np.cos(tilt) * np.cos(hour), 0.0)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fields.errors import DataError, UsageError
+from fields.times import DAY
 from fields.windows.series import StationSeries
 from fields.windows.time_features import annual_harmonics, month_of
 from fields.windows.windows import Split
@@ -27,8 +28,7 @@ __all__ = ["Climatology"]
 Array = np.ndarray[Any, Any]
 log = logging.getLogger(__name__)
 
-_DAY = 86_400
-_YEAR = 365.25 * _DAY
+_YEAR = 365.25 * DAY
 # Annual harmonics fitted to less of a year are a trend, and extrapolating a trend beyond the record gives large errors.
 _LEAST_YEARS = 0.8
 _STATION_BLOCK = 64
@@ -94,15 +94,15 @@ class Climatology:
         if annual and covered < _LEAST_YEARS:
             log.info("training covers %.2f years: no annual harmonics are fitted", covered)
             annual = 0
-        slot_seconds = gcd(step_seconds, _DAY)
-        slots, months = _DAY // slot_seconds, 12 if by_month else 1
+        slot_seconds = gcd(step_seconds, DAY)
+        slots, months = DAY // slot_seconds, 12 if by_month else 1
         empty = cls(np.empty((months, slots, 0, 0), np.float32), np.empty((0, 0, 0), np.float32), slot_seconds,
                     int(time[0]) % slot_seconds, annual, daily and annual > 0)  # fmt: skip
         basis = empty.basis(time)
         rows = empty.rows(time)
         sums = [_Sums.of(block, rows, basis, months * slots) for block in _blocks(values)]
         total = _Sums.joined(sums)
-        waves = total.waves(ridge_days * _DAY / step_seconds) if annual else np.zeros((0, *total.offset.shape))
+        waves = total.waves(ridge_days * DAY / step_seconds) if annual else np.zeros((0, *total.offset.shape))
         table = total.cells(waves, shrink, slots)
         shape = (months, slots, *total.offset.shape)
         return replace(empty, table=table.reshape(shape).astype(np.float32), waves=waves.astype(np.float32))

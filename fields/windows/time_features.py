@@ -11,21 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from fields.times import DAY
+
 __all__ = ["annual_harmonics", "day_fraction", "month_of", "year_fraction"]
 
 Times = Any  # int64 seconds since 1970 UTC: a numpy array, a torch tensor or an int
 
-_DAY = 86_400
 
 
 def day_fraction(seconds: Times) -> Times:
     """Return the time since midnight UTC in days: 0 <= f < 1."""
-    return (seconds % _DAY) / _DAY
+    return (seconds % DAY) / DAY
 
 
 def _civil(seconds: Times) -> tuple[Times, Times, Times]:
     """Compute year, month (1 to 12) and days since 1 March; inside, years are counted from March."""
-    days = seconds // _DAY + 719_468  # since 0000-03-01
+    days = seconds // DAY + 719_468  # since 0000-03-01
     era = days // 146_097
     day_of_era = days - era * 146_097
     year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
@@ -50,7 +51,7 @@ def year_fraction(seconds: Times) -> Times:
     """Return the time since the first of January in parts of that year, leap or not: 0 <= f < 1."""
     year = _civil(seconds)[0]
     first = _first_day(year)
-    return (seconds - first * _DAY) / ((_first_day(year + 1) - first) * _DAY)
+    return (seconds - first * DAY) / ((_first_day(year + 1) - first) * DAY)
 
 
 def annual_harmonics(seconds: Times, count: int, daily: bool, xp: Any) -> list[Times]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fields.errors import DataError, UsageError
+from fields.times import DAY
 from fields.windows.series import StationSeries
 
 __all__ = ["SPLITS", "Split", "SplitName", "StationSeries", "WindowSpec", "Windows"]
@@ -23,7 +24,6 @@ Array = np.ndarray[Any, Any]
 SplitName = Literal["train", "val", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "val", "test")
 
-_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Windows:
             windows[name] = starts[joined & seen]
             if name in require and windows[name].size == 0:
                 raise _too_short(series, spec, split, name, starts.size)
-        day = max(1, _DAY // series.step_seconds)
+        day = max(1, DAY // series.step_seconds)
         return cls(spec, split, windows["train"], windows["val"], windows["test"], silent, gaps, day)
 
     def __getitem__(self, name: SplitName) -> Array:
@@ -179,7 +179,7 @@ def _too_short(series: StationSeries, spec: WindowSpec, split: Split, name: Spli
             code="SPDE-D153", where=where, do="take a record with fewer gaps, or shorter windows",
         )  # fmt: skip
     needed = _needed(spec.length, split)
-    days = needed * series.step_seconds / _DAY
+    days = needed * series.step_seconds / DAY
     return DataError(
         f"the record is too short: a window takes {spec.history} + {spec.horizon} = {spec.length} steps",
         code="SPDE-D153", where=where, do=f"needed: at least {needed:,} steps ({days:.1f} days), or shorter windows",

@@ -76,12 +76,12 @@ class Limits:
 
     @property
     def diffusivity_cap(self) -> float:
-        """m²/s, of a coefficient of the five-point Laplacian that is alone in its equation."""
+        """Largest stable diffusivity, m²/s: of a coefficient of the five-point Laplacian alone in its equation."""
         return self.room / (2.0 * self._squared)
 
     @property
     def rate_cap(self) -> float:
-        """1/s, likewise; a relaxation slower than 1/Δt also never overshoots its target."""
+        """Largest stable rate, 1/s, of a relaxation alone in its equation; below 1/Δt it never overshoots."""
         return min(2.0 * self.room, 1.0 / self.part)
 
     @property

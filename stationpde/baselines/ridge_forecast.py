@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fields.times import DAY
 from fields.windows import Batch, annual_harmonics
 from stationpde.baselines.inputs import StationInputs, horizon_of, neighbours_of, steps_of, window_batches
 from stationpde.baselines.ridge_fit import masked_ridge
@@ -31,8 +32,7 @@ __all__ = ["PENALTIES", "Ridge", "RidgeInputs", "fit_ridge"]
 
 Array = np.ndarray[Any, Any]
 
-_DAY = 86_400
-_YEAR = 365.25 * _DAY
+_YEAR = 365.25 * DAY
 _HARMONICS = 2
 # Harmonics fitted to less than nearly a whole year act as a trend, which diverges beyond the record.
 _LEAST_YEARS = 0.8
@@ -64,7 +64,7 @@ class RidgeInputs:
     def calendar(self, issue_time: Int64[Tensor, " batch"]) -> Float[Tensor, "batch feature"]:
         """Encode the hour of issue, one-hot, and the season."""
         step = self.inputs.step_seconds
-        hour = torch.nn.functional.one_hot(issue_time % _DAY // step, max(1, -(-_DAY // step)))
+        hour = torch.nn.functional.one_hot(issue_time % DAY // step, max(1, -(-DAY // step)))
         season = annual_harmonics(issue_time, self.harmonics, True, torch)
         return torch.cat([hour.float(), *(wave.float()[:, None] for wave in season)], dim=1)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fields.times import DAY
 from fields.windows import Batch
 from stationpde.baselines.inputs import StationInputs, horizon_of
 from stationpde.baselines.registry import Baseline
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BASELINE", "Yesterday", "same_hour"]
 
-_DAY = 86_400
 
 
 def same_hour(leads: int, history: int, steps_per_day: int) -> Tensor:
@@ -46,7 +46,7 @@ class Yesterday:
         """Repeat the history of one day."""
         leads = horizon_of(batch, self.config)
         filled = self.inputs.filled(batch.history, batch.issue_time)
-        steps = same_hour(leads, filled.shape[1], max(1, _DAY // batch.step_seconds)).to(filled.device)
+        steps = same_hour(leads, filled.shape[1], max(1, DAY // batch.step_seconds)).to(filled.device)
         then = filled[:, steps.clamp(min=0)]
         within = (steps >= 0)[:, None, None]
         return torch.where(within, then, self.inputs.climatology_at(batch.issue_time, leads))

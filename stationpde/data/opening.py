@@ -50,6 +50,8 @@ _TYPED = {
     "train": "train {name} --obs {path}",
     "benchmark": "benchmark {path}",
     "ablate": "ablate {path}",
+    "field lift": "field lift {path} OUT.zarr",
+    "field cv": "field cv {path}",
     "plot transport": "plot transport {path} -o OUT.png",
     "plot w-alt": "plot w-alt {path} -o OUT.png",
 }
@@ -81,6 +83,15 @@ class OpenObservations:
         """Whether the observations are made up."""
         return self.dataset.attrs.get("reader") == "synthetic"
 
+    @contextmanager
+    def as_store(self) -> Iterator[Path]:
+        """Yield the path of a store with these observations, a temporary one if they are not read from a store."""
+        if self.store is not None:
+            yield self.store
+            return
+        with TemporaryDirectory(prefix="stationpde-") as folder:
+            yield store.write_store(self.dataset, Path(folder) / "observations.zarr")
+
     def card(self) -> DataCard | None:
         """Describe the store behind the observations, flagged values counted as flagged; None without a store."""
         if self.store is None:
@@ -101,6 +112,7 @@ def open_observations(
     report: ProblemReport | None = None,
     command: str = "forecast",
     trained: Stations | None = None,
+    need_state: bool = True,
 ) -> Iterator[OpenObservations]:
     """Open observations as a dataset in SI with all state variables, for as long as the context lasts.
 
@@ -118,6 +130,7 @@ def open_observations(
     report : receives the notices of reading.
     command : the subcommand that advice in messages is written for.
     trained : stations of a run, whose places stand in for those that the observations lack.
+    need_state : whether all state variables must be there or derivable; fields of single variables need not have them.
 
     Raises
     ------
@@ -151,7 +164,9 @@ def open_observations(
             raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
         raw, notes = (raw, ()) if trained is None else complete_places(raw, trained)
         notes += tuple(problem.what for problem in findings.notices if problem.code == _PLACE_COMPLETED)
-        ds = with_state_variables(mask_by_quality(raw, quality), _substitutes(raw, chosen.missing))
+        ds = mask_by_quality(raw, quality)
+        if need_state:
+            ds = with_state_variables(ds, _substitutes(raw, chosen.missing))
         yield OpenObservations(ds, label or None, quality, opened_store, notes)
 
 

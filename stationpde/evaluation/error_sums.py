@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fields.times import DAY
 from fields.variables import STATE_VARIABLES
 from stationpde.data import ErrorSums
 
@@ -25,7 +26,6 @@ __all__ = ["ROWS", "ErrorAccumulator", "ErrorStatistics"]
 Array = np.ndarray[Any, Any]
 # Quantities that are summed, in the order of the first axis of every array.
 ROWS = ("count", "squared", "absolute", "signed")
-_DAY = 86_400
 # Enough for differences of a hundred-thousandth of a percent, and half the size of all seventeen digits.
 _DIGITS = 9
 
@@ -122,7 +122,7 @@ class ErrorAccumulator(ErrorSums):
         super().__init__([name for name in STATE_VARIABLES if name in scored], ROWS)
         self.stations, self.step_seconds, self.first_day = tuple(stations), step_seconds, days[0]
         self.lead_hours = tuple((1 + np.arange(horizon)) * step_seconds / 3600.0)
-        self._slots = _DAY // step_seconds
+        self._slots = DAY // step_seconds
         shape = (len(ROWS), days[1] - days[0] + 1)
         last = len(self.variables)
         self.by_lead = np.zeros((*shape, horizon, last))
@@ -134,8 +134,8 @@ class ErrorAccumulator(ErrorSums):
         leads, stations = (np.stack(arrays) for arrays in zip(*pairs, strict=True))  # [row, batch, group, variable]
         issue = batch.issue_time.numpy()
         ahead = self.step_seconds * (1 + np.arange(leads.shape[2]))
-        slot = (issue[:, None] + ahead) % _DAY // self.step_seconds
-        for window, day in enumerate(issue // _DAY - self.first_day):
+        slot = (issue[:, None] + ahead) % DAY // self.step_seconds
+        for window, day in enumerate(issue // DAY - self.first_day):
             self.by_lead[:, day] += leads[:, window]
             self.by_station[:, day] += stations[:, window]
             for lead, hour in enumerate(slot[window]):

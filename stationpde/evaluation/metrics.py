@@ -17,7 +17,6 @@ __all__ = [
     "GROUPS",
     "Score",
     "elevation_bands",
-    "grouped",
     "normalised_mse",
     "score_of",
     "scores_by",
@@ -62,12 +61,6 @@ def scores_by(sums: Array, variables: Sequence[str]) -> dict[str, Score]:
 def skill(mse: float, reference: float) -> float:
     """Compute 1 − MSE / MSE of the reference: 1 is perfect, 0 no better than the reference."""
     return 1.0 - mse / reference if reference > 0 else float("nan")
-
-
-def grouped(statistics: ErrorStatistics, by: str, altitude: Array) -> dict[str, dict[str, Score]]:
-    """Compute scores of each variable by ``lead`` (h), ``station``, ``elevation`` (band) or ``hour`` (UTC)."""
-    labels, sums = groups_of(statistics, by, altitude)
-    return {label: scores_by(sums[:, number], statistics.variables) for number, label in enumerate(labels)}
 
 
 def groups_of(statistics: ErrorStatistics, by: str, altitude: Array) -> tuple[list[str], Array]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fields.errors import DataError
+from fields.times import DAY
 from stationpde.errors import TrainingDivergedError
 from stationpde.evaluation.error_sums import ErrorAccumulator
 
@@ -64,7 +65,7 @@ def score(
         If a forecast of an observed target is not finite.
     """
     series, history = source.series, config.data.history
-    days = series.time[starts + history - 1] // 86_400
+    days = series.time[starts + history - 1] // DAY
     sums = ErrorAccumulator(
         series.stations.id, scored_variables(source, config), config.data.horizon, series.step_seconds,
         (int(days.min()), int(days.max())),

@@ -95,6 +95,18 @@ def test_stations_near_the_pole_exit_3(tmp_path):
     assert "projection" in outcome.stderr
 
 
+@pytest.mark.parametrize("record", ["raw", "demo"])
+def test_lift_and_cv_open_raw_files_and_the_made_up_network_as_every_command_does(tmp_path, record):
+    source = "demo"
+    if record == "raw":
+        source = str(tmp_path / "mine.nc")
+        make_stations(48, 15).to_netcdf(source)
+    lifted = run("field", "lift", source, str(tmp_path / "f.zarr"), "--height", "6", "--variables", "t")
+    scored = run("field", "cv", source, "--moments", "5", "--method", "idw")
+    assert lifted.exit_code == 0 and scored.exit_code == 0, lifted.output + scored.output
+    assert store.open_store(tmp_path / "f.zarr").sizes["time"] >= 48 and "all quality tests" in scored.stderr
+
+
 def test_cv_prints_a_table_and_json_of_the_promised_form(stations):
     outcome = run("field", "cv", stations, "--moments", 12)
     assert outcome.exit_code == 0, outcome.stderr

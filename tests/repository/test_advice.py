@@ -46,6 +46,7 @@ COMMANDS = {
     "stationpde/data/opening.py": [("evaluate",), ("forecast",), ("report",), *OF_RUNS],
     "stationpde/demo.py": [("demo",)],
     "stationpde/evaluation/benchmark.py": [("benchmark",), ("ablate",)],
+    "stationpde/evaluation/contestants.py": [("benchmark",)],
     "stationpde/evaluation/evaluate.py": [("evaluate",)],
     "stationpde/evaluation/fitting.py": [("benchmark",), ("ablate",), ("evaluate",)],
     "stationpde/evaluation/left_out.py": [("benchmark",)],

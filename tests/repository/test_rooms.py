@@ -56,6 +56,16 @@ def test_other_rooms_are_entered_through_the_door():
     assert past_the_door == []
 
 
+def test_only_what_a_room_lists_is_taken_from_it():
+    # Modules of a room are attributes of it once something has imported them: only the stub says which may be used.
+    unlisted = []
+    for path in SOURCES:
+        for line, module, name in imports(path):
+            if module in ROOMS and module != room_of(path) and name not in import_module(module).__all__:
+                unlisted.append(f"{path.relative_to(ROOT)}:{line}: from {module} import {name}")
+    assert unlisted == []
+
+
 def test_tests_mirror_the_rooms_and_helpers_lie_in_support():
     rooms = {room.replace(".", "/") for room in ROOMS}
     folders = {

@@ -6,8 +6,8 @@ import pytest
 from fields import qc
 from fields.qc.buddy import estimate, find_neighbours
 from fields.qc.flags import MASKING, Flag
+from fields.qc.quality_tests import fails_persistence, fails_step
 from fields.qc.robust import medians, rolling_median, without_cycle
-from fields.qc.tests import fails_persistence, fails_step
 from fields.store import mask_flagged
 from fields.variables import VARIABLES
 from station_records import make_stations

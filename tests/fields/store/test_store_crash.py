@@ -145,12 +145,13 @@ def test_an_error_without_resume_leaves_nothing_behind(tmp_path, stations):
 
 
 def test_an_unfinished_store_is_not_published(tmp_path, stations):
-    staged = store.create(tmp_path / "x.zarr", stations, time_block=24)
-    block, region = blocks_of(stations, staged)[0]
-    staged.write(block, region)
+    def write_one() -> None:
+        with store.create(tmp_path / "x.zarr", stations, time_block=24) as staged:
+            block, region = blocks_of(stations, staged)[0]
+            staged.write(block, region)
+
     with pytest.raises(UsageError, match="is unfinished: 2 of 3 blocks"):
-        staged.commit()
-    staged.abort()
+        write_one()
     assert names(tmp_path) == []
 
 

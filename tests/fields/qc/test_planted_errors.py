@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fields.qc.seeding import quality_report, seed_errors
+from fields.qc.planted_errors import quality_report, seed_errors
 from fields.variables import from_display
 
 
