@@ -89,5 +89,6 @@ def _advice_can_be_typed() -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Leave what this process met beside the cache: code, advice and place, one JSON list for each worker."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    if ADVICE.met and session.config.cache is not None:
-        session.config.cache.set(f"advice/{worker}", sorted(ADVICE.met))
+    cache = getattr(session.config, "cache", None)  # a run without the plug-in has none
+    if ADVICE.met and cache is not None:
+        cache.set(f"advice/{worker}", sorted(ADVICE.met))

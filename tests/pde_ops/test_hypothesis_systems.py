@@ -15,6 +15,7 @@ from pde_ops import Closure, Field, Grid2D, PDESystem, Positive, Static, backend
 from pde_ops.backends import Inputs
 from pde_ops.backends.eager import EagerRunner
 from pde_ops.boundaries import Boundary, Rim
+from pde_ops.expr import Constant
 from pde_ops.testing.strategies import DrawnSystem, systems, worst_difference
 
 pytestmark = pytest.mark.skipif(
@@ -50,6 +51,17 @@ def test_fused_equals_torch_on_drawn_systems(drawn: DrawnSystem, dtype: torch.dt
 @given(systems(), DTYPES, STEPS)
 def test_fused_equals_torch_on_many_drawn_systems(drawn: DrawnSystem, dtype: torch.dtype, dt: float | None) -> None:
     agree(drawn, dtype, dt)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_round_off_is_no_difference_where_a_derivative_vanishes(dtype):
+    """The potential temperature of the temperature of θ is θ, whatever the pressure: its derivative is round-off."""
+    c, p, theta = Field("c", "1"), Field("p", "Pa"), Closure("theta", "K")
+    again = operators["potential_temperature"](operators["temperature"](theta, p), p)
+    system = PDESystem("round trip", {c: Constant(1e-6, unit_registry("1/K/s").units) * again, p: 0.0})
+    ranges = {"c": (0.5, 1.5), "p": (8e4, 1.05e5), "theta": (210.0, 390.0)}
+    drawn = DrawnSystem(system, Grid2D.plane(5, 5, dx=20e3, dy=15e3), ranges, {}, 0, 1)
+    assert worst_difference(drawn, "fused", dtype) <= TOLERANCE[dtype]
 
 
 def test_a_rim_counts_where_the_equations_vanish():

@@ -233,7 +233,8 @@ def test_eight_windows_are_learned_by_heart(variant, steps):
     trained.module.train()
     batch = windows(config, range(0, 64, 8))
     optimiser = torch.optim.AdamW(trained.parameter_groups(0.0), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-2, total_steps=steps)
+    # Twice this peak rate makes the printed model's loss jump, and how far it is down by then is a matter of chance.
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=steps)
     losses = []
     for _ in range(steps):
         optimiser.zero_grad()

@@ -136,7 +136,7 @@ def test_other_data_than_those_of_training_are_pointed_out(tmp_path):
     from fields.synthetic.network import write_network
 
     other = write_network(tmp_path / "other.zarr", stations=9, days=24, seed=5)
-    view = build_run_view(reported_run()[0], other, windows=2, against=())
+    view = build_run_view(reported_run()[0], other, windows=2, against=(), accept="foreign-network")
     assert any("not those of training" in note for note in view.notes)
     assert len(view.moment.stations) == 9 and np.isfinite(view.moment.forecast).all()
 
