@@ -130,7 +130,7 @@ class ModelFitter:
 
         with ledger.charging("train"), StopRequest(self.seconds_left()) as stop:
             predictor: Any = model.builder()(config, source)
-            report = Beginning(run, stop, ledger.watcher(None, self.watcher))
+            report = Beginning(run, stop, ledger.watcher(None, self.watcher), stage="fit")
             facts = predictor.fit(source, run / "parts", None if task.cap is None else seconds_left, report)
         return Fitted(predictor, config, {"cpu_seconds": sum(ledger.spent.values()), **facts, "run": run.name})
 
