@@ -12,7 +12,10 @@ from cli._console import console
 __all__ = ["ProgressDisplay"]
 
 _LINE_SECONDS = 10.0
-_NAMES = {"read": "reading", "check": "checking", "write": "writing", "train": "training", "guide": "first guess"}
+_NAMES = {
+    "read": "reading", "check": "checking", "write": "writing", "train": "training", "guide": "first guess",
+    "fit": "fitting",
+}  # fmt: skip
 
 
 class ProgressDisplay:

@@ -39,9 +39,10 @@ class Baseline:
     Attributes
     ----------
     name, title, reference : name on the command line, name in tables, and publication
-    kind : ``rule`` needs no fit, ``closed_form`` is fitted by ``make``, ``trained`` is a `Learner` for the loop
+    kind : ``rule`` needs no fit, ``closed_form`` is fitted by ``make``, ``trained`` is a `Learner` for the loop,
+        ``iterated`` fits itself within the cap of CPU time by ``fit``, as `gbdt_nb.BoostedTrees` does
     make : function that builds the forecaster from a configuration and windows, with training and validation alone
-    needs : a module of the extra ``[baselines]`` without which it cannot run
+    needs, extra : a module without which it cannot run, and the extra that installs it
     rates : learning rates that are tried on validation
     train : settings of the configuration's ``train`` section that suit it
     switches : choices made on validation, such as ``{"instance_norm": (False, True)}``; passed to ``make`` by keyword
@@ -51,26 +52,27 @@ class Baseline:
     name: str
     title: str
     reference: str
-    kind: Literal["rule", "closed_form", "trained"]
+    kind: Literal["rule", "closed_form", "trained", "iterated"]
     make: Callable[..., Any]
     needs: str | None = None
     rates: tuple[float, ...] = ()
     train: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     members: tuple[str, ...] = ()
+    extra: str = "baselines"
 
     def missing(self) -> str | None:
         """Return why the baseline cannot run here, or None."""
         if self.needs is None or importlib.util.find_spec(self.needs) is not None:
             return None
-        return f"{self.name} needs {self.needs}: pip install 'stationpde[baselines]'"
+        return f"{self.name} needs {self.needs}: pip install 'stationpde[{self.extra}]'"
 
 
 # Name to module; each module holds one `BASELINE`.
 _BUILT_IN = (
-    "persistence", "yesterday", "climatology", "ridge", "ridge_nb", "mlp", "mlp_nb", "blend", "lift", "physics",
-    "dlinear", "itransformer", "timemixer", "timexer", "autoformer", "stemgnn", "timefilter", "multipatchformer",
-    "corrformer", "cdpnet",
+    "persistence", "yesterday", "climatology", "ridge", "ridge_nb", "mlp", "mlp_nb", "gbdt_nb", "blend", "lift",
+    "physics", "dlinear", "itransformer", "timemixer", "timexer", "autoformer", "stemgnn", "timefilter",
+    "multipatchformer", "corrformer", "cdpnet",
 )  # fmt: skip
 
 baselines: Registry[Baseline] = Registry("baseline", group="stationpde.baselines")

@@ -26,7 +26,7 @@ from stationpde.physics import TIME_FEATURES, time_features
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
 
-__all__ = ["MIXED_ROWS", "StationMLP", "mlp_learner"]
+__all__ = ["MIXED_ROWS", "StationMLP", "mlp_learner", "place_features"]
 
 # Some stations of many windows in a step; 40 epochs of a seventh of the stations show every window six times.
 MIXED_ROWS: Mapping[str, Any] = {"batch": 64, "station_dropout": 0.85, "epochs": 40, "patience": 12}
@@ -44,7 +44,7 @@ class StationMLP(nn.Module):
         super().__init__()
         channels = scales.mean.shape[1]
         self.leads, self.channels, self.step_seconds = config.data.horizon, channels, scales.step_seconds
-        self.register_buffer("places", torch.as_tensor(_places(stations, scales), dtype=torch.float32))
+        self.register_buffer("places", torch.as_tensor(place_features(stations, scales), dtype=torch.float32))
         self.register_buffer("near", torch.as_tensor(neighbours_of(stations, neighbours)))
         # The width of the network does not depend on how many stations there happen to be.
         self.neighbours = neighbours
@@ -79,7 +79,7 @@ class StationMLP(nn.Module):
         return nn.functional.pad(states, (0, self.neighbours * self.channels - states.shape[-1]))
 
 
-def _places(stations: Stations, scales: StationInputs) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def place_features(stations: Stations, scales: StationInputs) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """Return position, altitude, means and deviations of each station ``[station, 3 + 2 channel]``.
 
     Each in standard deviations over the stations; 0 where all are the same or unknown.

@@ -103,13 +103,13 @@ class Contestant:
 
     @property
     def kind(self) -> str:
-        """``ours``, ``rule``, ``closed_form`` or ``trained``."""
+        """``ours``, ``rule``, ``closed_form``, ``trained`` or ``iterated``."""
         return "ours" if self.peer is None else self.peer.kind
 
     @property
     def learns(self) -> bool:
-        """Whether it, or one of its members, goes through the training loop."""
-        return self.kind in ("ours", "trained") or any(contestant(name).learns for name in self.members)
+        """Whether it, or one of its members, is trained or fitted within the cap of CPU time."""
+        return self.kind in ("ours", "trained", "iterated") or any(contestant(name).learns for name in self.members)
 
     is_seeded = learns
 
@@ -153,6 +153,8 @@ class Contestant:
         tree["data"].pop("quality", None)  # the fingerprint is that of the values in use
         if self.kind == "trained":
             tree = {"data": tree["data"], "train": {key: tree["train"][key] for key in _PEER_IDENTITY}}
+        elif self.kind == "iterated":
+            tree = {"data": tree["data"], "train": {"seed": tree["train"]["seed"]}}
         elif self.peer is not None:
             tree = {key: tree[key] for key in ("data", "grid", "lift", "pde")}
         members = {name: contestant(name).settings(task.of(name), fingerprint) for name in self.members}

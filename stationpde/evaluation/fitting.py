@@ -94,6 +94,8 @@ class ModelFitter:
         members = {name: self.fit(task.of(name), source) for name in model.members}
         if model.kind in ("ours", "trained"):
             return self._trained(model, task, config, source)
+        if model.kind == "iterated":
+            return self._iterated(model, task, config, source)
         arguments = {"members": {name: member.predictor for name, member in members.items()}} if members else {}
         began = time.process_time()
         seed_everything(config.train.seed, "init")
@@ -116,6 +118,21 @@ class ModelFitter:
         # they were a key of the configuration have no such ending.
         quality = self.configure(model, task).data.quality
         return self.folder / "runs" / f"{task.name}-{settings[:8]}{'' if quality == 'full' else f'-{quality}'}"
+
+    def _iterated(self, model: Contestant, task: Task, config: Config, source: WindowSource) -> Fitted:
+        """Fit a forecaster that fits itself; parts that an earlier start finished are read from its folder."""
+        run = self.run_of(task, source)
+        ledger = Ledger(run / ".spent.json")
+        seed_everything(config.train.seed, "init")
+
+        def seconds_left() -> float:
+            return max(1.0, (task.cap or 0.0) - ledger.tick())
+
+        with ledger.charging("train"), StopRequest(self.seconds_left()) as stop:
+            predictor: Any = model.builder()(config, source)
+            report = Beginning(run, stop, ledger.watcher(None, self.watcher), stage="fit")
+            facts = predictor.fit(source, run / "parts", None if task.cap is None else seconds_left, report)
+        return Fitted(predictor, config, {"cpu_seconds": sum(ledger.spent.values()), **facts, "run": run.name})
 
     # ---- learned models -------------------------------------------------------------------------------------
 

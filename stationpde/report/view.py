@@ -232,7 +232,7 @@ def score_run(
 def _rule(name: str, model: StationPDEModel, source: WindowSource) -> Any:
     """Build a baseline that needs no training from a record without its test split."""
     reference = baseline(name)
-    if reference.kind == "trained" or reference.members:
+    if reference.kind in ("trained", "iterated") or reference.members:
         raise UsageError(
             f"{name} must be trained first", code="SPDE-R005",
             do=f"stationpde evaluate RUN --against {name}   trains it",

@@ -80,10 +80,10 @@ class StepReporter:
 
 
 class Beginning:
-    """Reports the fits before the first step, and ends them when the run is told to stop."""
+    """Reports the fits before the first step, or those of a model without steps, and ends them when it is to stop."""
 
-    def __init__(self, run: Path, stop: StopRequest, watcher: TrainWatcher | None) -> None:
-        self._run, self._stop, self._watcher = run, stop, watcher
+    def __init__(self, run: Path, stop: StopRequest, watcher: TrainWatcher | None, stage: str = "guide") -> None:
+        self._run, self._stop, self._watcher, self._stage = run, stop, watcher, stage
         self._what, self._began, self._last_event = "", 0.0, 0.0
 
     def __call__(self, what: str, done: int, total: int) -> None:
@@ -104,7 +104,7 @@ class Beginning:
         self._last_event = now
         elapsed = now - self._began
         eta = elapsed * (total - done) / done if done else None
-        self._watcher(TrainEvent("guide", done, total, "parts", elapsed, eta, what, {}))
+        self._watcher(TrainEvent(self._stage, done, total, "parts", elapsed, eta, what, {}))
 
 
 def _squared(unit: str) -> str:
