@@ -211,6 +211,13 @@ def request_for(runs: Sequence[LoadedRun], request: ForecastRequest) -> WindowRe
             f"the runs have different settings of data.missing: {'; '.join(named)}", code="SPDE-T094",
             do="give runs that differ in their seed",
         )  # fmt: skip
+    places = [(run.path.resolve(), run.checkpoint) for run in runs]
+    twice = [run.path for run, place in zip(runs, places, strict=True) if places.count(place) > 1]
+    if twice:
+        raise UsageError(
+            f"{twice[0]} is given twice: an ensemble of one run has no spread", code="SPDE-T094",
+            do="give runs that differ in their seed",
+        )  # fmt: skip
     return WindowRequest(
         first.step_seconds,
         max(run.model.config.data.history for run in runs),

@@ -16,6 +16,8 @@ from cli._console import Globals, console
 from cli.main import app
 from fields import store
 from fields.errors import DataError
+from fields.ingest import IngestOptions
+from fields.readers import ReadOptions
 from fields.variables import STATE_VARIABLES
 from fields.windows import Split, Stations
 from small_network import places, small_config, small_series, weather
@@ -304,6 +306,20 @@ def test_runs_with_other_substitutes_make_no_ensemble(small_runs):
     )
     with pytest.raises(UsageError, match=r"data\.missing: none; p=standard-atmosphere"):
         forecast((run, replace(run, model=other)), small_runs.store)
+
+
+def test_one_run_given_twice_makes_no_ensemble(small_runs):
+    run = load_run(small_runs.first)
+    with pytest.raises(UsageError, match="is given twice: an ensemble of one run has no spread"):
+        forecast((run, load_run(small_runs.first)), small_runs.store)
+
+
+def test_options_for_raw_files_are_refused_where_a_store_is_read(small_runs):
+    run = load_run(small_runs.first)
+    for read in (ReadOptions(units={"p": "hPa"}), ReadOptions(zone="Mars")):
+        with pytest.raises(UsageError, match="is a store, in SI and UTC") as caught:
+            forecast((run,), small_runs.store, ForecastRequest(options=IngestOptions(read=read)))
+        assert caught.value.code == "SPDE-D158"
 
 
 def test_a_watched_file_of_a_foreign_network_is_told_and_waited_out(small_runs, monkeypatch):
