@@ -36,6 +36,7 @@ from stationpde.forecasting.gates import (
     check_horizon,
     check_network,
     check_requested,
+    check_time_of_day,
     check_values,
 )
 from stationpde.physics import clipped
@@ -179,6 +180,8 @@ def _check_window(gates: Gates, model: StationPDEModel, window: HistoryWindow) -
     times = window.issue_time + data.step_seconds * np.arange(1 - data.history, 1)
     check_network(gates, statistics.stations, model.region, observed, window.present[reporting])
     check_cadence(gates, window.reporting_step, data.step_seconds)
+    climatology = statistics.climatology
+    check_time_of_day(gates, window.issue_time, climatology.origin, climatology.slot_seconds)
     check_history(gates, window.coverage(data.history, statistics.stations), data.step_seconds)
     check_values(gates, statistics, observed, values, times, window.reference)
 

@@ -71,7 +71,8 @@ def test_a_page_of_keys_replaces_no_other_file(stationpde, tmp_path):
 
 @pytest.mark.parametrize("option", [["--seeds", "a"], ["--max-time", "soon"], ["--resume", "maybe"]])
 def test_a_dry_run_looks_at_every_option(stationpde, observations, tmp_path, option):
-    result = stationpde("train", str(observations), "--run", str(tmp_path / "run"), "--preset", "tiny", "--dry-run", *option)
+    line = ["train", str(observations), "--run", str(tmp_path / "run"), "--preset", "tiny", "--dry-run"]
+    result = stationpde(*line, *option)
     assert result[0] == 2
     assert option[0] in result[2] or option[1] in result[2]
 
