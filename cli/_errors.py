@@ -142,7 +142,10 @@ def _with_options(do: str | None, words: Sequence[str]) -> str | None:
 TAKE_KEYS = (("train",), ("benchmark",), ("ablate",), ("demo",), ("plot", "w-alt"), ("config", "show"))
 _KEY = re.compile(r"(?<![\w.-])(?<!--set )[a-z]+\.[a-z_]+=(?=\S)")
 _PROJECT = {"pde_ops", "fields", "stationpde", "cli"}
-_MACHINE_FAULTS = {errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EMFILE}
+_MACHINE_FAULTS = {
+    errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.ENAMETOOLONG,
+    errno.ENOTDIR, errno.ELOOP,
+}  # fmt: skip
 
 
 def _usage(problem: typer.TyperException) -> Failure:

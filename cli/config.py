@@ -103,6 +103,8 @@ def page(
     from fields import atomic
     from stationpde.config import configuration_page
 
+    if path.is_file() and not path.read_bytes().startswith(b"# Configuration"):
+        raise typer.BadParameter(f"{path} exists and is no page that this command wrote", param_hint="FILE")
     decisions = path.with_name("design-decisions.md")
     text = configuration_page(decisions.read_text("utf-8") if decisions.exists() else "")
     with atomic.machine_faults(path):

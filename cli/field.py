@@ -41,9 +41,11 @@ def lift(
 
     Example: stationpde field lift mine.zarr fields.zarr --dem relief.nc --workers 4
     """
+    from fields.atomic import refuse_input
     from fields.lift import LiftSettings, altitude_weight, lift_to_store
     from stationpde.data import open_observations
 
+    refuse_input(output, store, dem)
     settings = LiftSettings(method, k, w_alt=altitude_weight(w_alt))
     names = None if variables is None else list(names_in(variables))
     with (
@@ -78,10 +80,12 @@ def sample(
 
     Example: stationpde field sample fields.zarr places.csv -o series.csv
     """
+    from fields.atomic import refuse_input
     from fields.lift import FieldStore, read_points, refuse_existing, write_series
 
     if output is None and not console.settings.json:
         raise typer.BadParameter("give -o F.csv, or --json for the series on stdout")
+    refuse_input(output, fields, points)
     refuse_existing(output, force)
     answer = write_series(FieldStore(fields), read_points(points), output)
     outside = [place["name"] for place in answer["points"] if not place["inside"]]
@@ -148,9 +152,11 @@ def plot(
 
     Example: stationpde field plot fields.zarr -o map.png --at 2023-07-05T17:00 --dem relief.nc
     """
+    from fields.atomic import refuse_input
     from fields.lift import FieldStore, refuse_existing
     from fields.plots import draw_field
 
+    refuse_input(output, fields, dem)
     refuse_existing(output, force)
     picture = draw_field(FieldStore(fields), output, variable=variable, at=at, dem=dem)
     console.text(f"picture: {picture}")

@@ -69,12 +69,16 @@ def forecast(
 
     Example: stationpde forecast run --obs mine.zarr --max-age 3h -o fc.nc
     """
+    from fields.atomic import refuse_input
     from fields.ingest import IngestOptions
     from fields.readers import ReadOptions
     from fields.times import DATE_ORDERS, parse_span
     from stationpde.api import StationPDE
     from stationpde.forecasting import ForecastRequest, accepted_names, check_output, output_for
 
+    if not watch and count is not None:
+        raise typer.BadParameter("it counts the forecasts of --watch; add that", param_hint="--count")
+    refuse_input(output, obs, stations, station_list, column_map, *runs)
     if output is not None:
         check_output(output_for(str(output), "0"), force)
     read = ReadOptions(

@@ -114,7 +114,7 @@ def _load(module: str | None) -> list[str]:
     """Import a module from the current folder and return the names of the operators it declares."""
     if module is None:
         return []
-    from pde_ops import operators
+    from pde_ops import PdeOpsError, operators
 
     path = Path(module)
     is_file = path.suffix == ".py"
@@ -122,7 +122,14 @@ def _load(module: str | None) -> list[str]:
         raise typer.BadParameter(f"there is no file {module}")
     sys.path.insert(0, str(path.parent.resolve() if is_file else Path.cwd()))
     before = set(operators.list())
-    loaded = import_module(path.stem if is_file else module)
+    try:
+        loaded = import_module(path.stem if is_file else module)
+    except PdeOpsError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, NameError, SyntaxError, TypeError, ValueError) as problem:
+        # The module is the user's: what it raises is no defect of ours.
+        kind = type(problem).__name__
+        raise typer.BadParameter(f"{module} fails when it is imported: {kind}: {problem}") from problem
     fresh = [name for name in operators.list() if name not in before or operators[name].owner == loaded.__name__]
     if not fresh:
         raise typer.BadParameter(f"{module} declares no operator; @pde_ops.operator does")

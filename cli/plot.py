@@ -256,10 +256,12 @@ def _view(
     **more: Any,
 ) -> Any:  # fmt: skip
     """Build the view of a run and its scores, after the picture's name has been checked; refuse a run without data."""
+    from fields.atomic import refuse_input
     from stationpde.errors import UsageError
     from stationpde.plots import check_picture
     from stationpde.report import build_run_view
 
+    refuse_input(output, obs, run, more.get("dem"))
     check_picture(output, force)
     view: RunView = build_run_view(
         run, obs, windows=windows or None, against=names_in(against), accept=accept or (), **more

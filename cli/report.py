@@ -35,9 +35,11 @@ def report(
 
     Example: stationpde report runs/w2k --obs mine.zarr -o report.html
     """
+    from fields.atomic import refuse_input
     from stationpde.report import build_run_view, check_page, write_page
     from stationpde.runs import load_run
 
+    refuse_input(output, obs, dem, run)
     target = check_page(output if output is not None else run / "report.html", force)
     loaded = load_run(run, checkpoint)
     view = build_run_view(

@@ -81,9 +81,6 @@ def train(
     name = dataset if obs is None or dataset in ("weather2k", "meteonet", "demo") else str(obs)
     target = run or Path("runs") / f"{Path(name).stem}-{variant}"
     job = Job(dataset, obs, target, settings, start, time_zone)
-    if dry_run:
-        _show_dry_run(job, device)
-        return
     from stationpde.training import TrainOptions
 
     options = TrainOptions(
@@ -91,6 +88,9 @@ def train(
         max_seconds=None if max_time is None else span_seconds(max_time, "--max-time"), tensorboard=tensorboard,
     )  # fmt: skip
     chosen = None if seeds is None else seeds_of(seeds)
+    if dry_run:
+        _show_dry_run(job, device)
+        return
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         _as_one_of_several(job, options, chosen)
     elif nproc > 1:

@@ -36,6 +36,7 @@ __all__ = [
     "publish",
     "read_json",
     "read_regular",
+    "refuse_input",
     "scratch_beside",
     "scratches_of",
     "staged_file",
@@ -158,6 +159,30 @@ def publish(finished: Path, target: Path, *, replace: bool) -> None:
     fsync_directory(target.parent)
 
 
+def refuse_input(target: str | os.PathLike[str] | None, *sources: object) -> None:
+    """Refuse an output that would replace, or lie within, what the same command reads; ``--force`` does not change it.
+
+    Raises
+    ------
+    UsageError
+        If the output is an input, holds one, or lies inside a store that is one.
+    """
+    if target is None:
+        return
+    with machine_faults(Path(target)):
+        place = Path(target).resolve()
+        for source in sources:
+            read = Path(source).resolve() if isinstance(source, str | os.PathLike) and str(source) else None
+            if read is None or not read.exists():
+                continue
+            inside = read in place.parents and (read / "zarr.json").exists()
+            if place == read or place in read.parents or inside:
+                raise UsageError(
+                    f"{target} is read by this command, which does not replace it", code="SPDE-D003", where=str(read),
+                    do="choose another output",
+                )  # fmt: skip
+
+
 def write_probe(folder: Path) -> None:
     """Write and remove a trial file, so that an unwritable folder is refused before hours of work, not after."""
     with machine_faults(folder):
@@ -189,7 +214,7 @@ def machine_faults(path: Path, needed: int | None = None) -> Iterator[None]:
                 code="SPDE-D061",
                 do="choose a directory that you may write to",
             ) from problem
-        if problem.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP):
+        if problem.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EEXIST):
             raise UsageError(
                 f"cannot write to {path}: {problem.strerror}", code="SPDE-D004", do="choose another path"
             ) from problem

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,9 +50,9 @@ class Rim:
     timescale: float = 3600.0
 
     def __post_init__(self) -> None:
-        if self.width < 1:
+        if not isinstance(self.width, int | np.integer) or self.width < 1:
             raise GridError(f"a nudged rim needs a width of at least 1 cell, not {self.width}")
-        if not (math.isfinite(self.timescale) and self.timescale > 0.0):
+        if not (isinstance(self.timescale, Real) and math.isfinite(self.timescale) and self.timescale > 0.0):
             raise GridError(f"a nudged rim needs a finite positive time scale [s], not {self.timescale}")
 
 
@@ -65,7 +67,9 @@ class Boundary:
     def __post_init__(self) -> None:
         for axis, kind in (("x", self.x), ("y", self.y)):
             if kind not in KINDS[:3]:
-                raise GridError(f"unknown border '{kind}' along {axis}", do=f"choose one of {', '.join(KINDS)}")
+                raise GridError(f"unknown border '{kind}' along {axis}", do=_choices(str(kind)))
+        if self.rim is not None and not isinstance(self.rim, Rim):
+            raise GridError(f"`rim` must be a Rim or None, not {self.rim!r}", do="pass Rim(width=4, timescale=3600.0)")
 
     @property
     def walls(self) -> Parity:
@@ -80,8 +84,16 @@ class Boundary:
             return boundary
         if boundary == "nudged":
             return cls(rim=Rim())
+        if not isinstance(boundary, str | tuple | list) or (not isinstance(boundary, str) and len(boundary) != 2):
+            raise GridError(f"a border is one name, two for x and y, or a Boundary, not {boundary!r}", do=_choices(""))
         x, y = (boundary, boundary) if isinstance(boundary, str) else boundary
         return cls(x, y)  # type: ignore[arg-type]  # __post_init__ rejects unknown kinds
+
+
+def _choices(kind: str) -> str:
+    if kind == "nudged":
+        return "a rim goes all round: pass 'nudged' alone, or Boundary(x=…, y=…, rim=Rim())"
+    return f"choose one of {', '.join(KINDS)}"
 
 
 def pad(a: Tensor, radius: int, boundary: Boundary, odd: Parity | None = None) -> Tensor:

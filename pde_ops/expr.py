@@ -7,7 +7,9 @@ elimination needs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Union
 
 import pint
@@ -53,16 +55,16 @@ class Expr:
         return hash(self._key)
 
     def __add__(self, other: Operand) -> Expr:
-        return Sum.of(self, as_expr(other))
+        return self if _is_zero(other) else Sum.of(self, as_expr(other))
 
     def __radd__(self, other: Operand) -> Expr:
-        return Sum.of(as_expr(other), self)
+        return self if _is_zero(other) else Sum.of(as_expr(other), self)
 
     def __sub__(self, other: Operand) -> Expr:
-        return Sum.of(self, -as_expr(other))
+        return self if _is_zero(other) else Sum.of(self, -as_expr(other))
 
     def __rsub__(self, other: Operand) -> Expr:
-        return Sum.of(as_expr(other), -self)
+        return -self if _is_zero(other) else Sum.of(as_expr(other), -self)
 
     def __neg__(self) -> Expr:
         return Product.of(Constant(-1.0), self)
@@ -221,6 +223,8 @@ class Quotient(Expr):
     __slots__ = ("denominator", "numerator")
 
     def __init__(self, numerator: Expr, denominator: Expr) -> None:
+        if isinstance(denominator, Constant) and denominator.value == 0.0:
+            raise DeclarationError(f"{numerator.text()} is divided by 0")
         self.numerator, self.denominator = numerator, denominator
         super().__init__(numerator.unit / denominator.unit, ("quotient", numerator._key, denominator._key))
 
@@ -273,13 +277,24 @@ def as_expr(value: Operand) -> Expr:
         return value
     if isinstance(value, pint.Quantity):
         base: Any = value.to_base_units()
-        return Constant(float(base.magnitude), base.units)
-    if isinstance(value, int | float):
-        return Constant(float(value))
+        return Constant(_finite(float(base.magnitude)), base.units)
+    if isinstance(value, Real):
+        return Constant(_finite(float(value)))
     raise DeclarationError(
         f"cannot use {type(value).__name__} in an equation",
         do="use a Field, Static, Closure, Positive, number or quantity",
     )
+
+
+def _finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise DeclarationError(f"cannot use {number} in an equation", do="use a finite number")
+    return number
+
+
+def _is_zero(value: object) -> bool:
+    """Tell whether something is the plain number 0, which is so in every unit: ``sum(terms)`` begins with it."""
+    return isinstance(value, Real) and value == 0
 
 
 def walk(expression: Expr) -> Iterator[Expr]:

@@ -6,6 +6,7 @@ towards the pole; ``dy`` is one number.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -86,7 +87,7 @@ class Grid2D:
         cls, lat: ArrayLike, lon: ArrayLike, boundary: str | tuple[str, str] | Boundary = "zero_gradient"
     ) -> Grid2D:
         """Build the grid of cell centres at 1-D latitudes (south to north) and longitudes (west to east), degrees."""
-        rows, columns = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
+        rows, columns = _degrees(lat, "lat"), _degrees(lon, "lon")
         step_lat = _even_step(rows, "lat")
         step_lon = _even_step(np.unwrap(columns, period=360.0), "lon")
         if step_lat < 0:
@@ -97,6 +98,12 @@ class Grid2D:
             raise GridError(
                 f"latitude {np.abs(rows).max():.1f} is beyond {MAX_LATITUDE}", do="use a projected grid: Grid2D.plane"
             )
+        border, circle = Boundary.parse(boundary), (columns.size - 1) * step_lon
+        if circle > 360.0 + 1e-6 * step_lon or (border.x == "periodic" and circle > 360.0 - 1e-3 * step_lon):
+            raise GridError(
+                f"{columns.size} longitudes {step_lon:g} degrees apart go round the Earth and meet the first again",
+                do="leave out the columns that repeat others",
+            )
         phi = np.deg2rad(rows)
         return cls(
             ny=rows.size,
@@ -106,7 +113,7 @@ class Grid2D:
             lat=phi,
             f=2.0 * Omega * np.sin(phi),
             curvature=np.tan(phi) / earth_radius,
-            boundary=Boundary.parse(boundary),
+            boundary=border,
         )
 
     @classmethod
@@ -121,13 +128,26 @@ class Grid2D:
         boundary: str | tuple[str, str] | Boundary = "zero_gradient",
     ) -> Grid2D:
         """Flat grid with constant spacing [m] and a Coriolis parameter [1/s], constant or one per row."""
+        for name, count in (("ny", ny), ("nx", nx)):
+            if isinstance(count, bool) or not hasattr(count, "__index__"):
+                raise GridError(f"`{name}` must be a whole number of cells, not {count!r}")
+        ny, nx = operator.index(ny), operator.index(nx)
+        if min(ny, nx) < 2:
+            raise GridError(f"a grid needs at least 2 x 2 cells, not {ny} x {nx}")
+        try:
+            dx, dy = float(dx), float(dx if dy is None else dy)
+            rotation = np.broadcast_to(np.asarray(f, dtype=np.float64), (ny,)).copy()
+        except (TypeError, ValueError):
+            raise GridError(
+                f"`dx` and `dy` must be metres and `f` one number or {ny} of 1/s, not {dx!r}, {dy!r} and {f!r}"
+            ) from None
         return cls(
             ny=ny,
             nx=nx,
-            dy=float(dx if dy is None else dy),
-            dx=np.full(ny, float(dx)),
+            dy=dy,
+            dx=np.full(ny, dx),
             lat=np.zeros(ny),
-            f=np.broadcast_to(np.asarray(f, dtype=np.float64), (ny,)).copy(),
+            f=rotation,
             curvature=np.zeros(ny),
             boundary=Boundary.parse(boundary),
         )
@@ -166,6 +186,13 @@ class Grid2D:
         rows = {name: torch.tensor(getattr(self, name), dtype=dtype, device=device)[:, None] for name in ROW_STATICS}
         rim = torch.tensor(self.rim_rate(), dtype=dtype, device=device)
         return BoundGrid(ny=self.ny, nx=self.nx, dy=self.dy, boundary=self.boundary, rim_rate=rim, **rows)
+
+
+def _degrees(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise GridError(f"`{name}` must be a 1-D array of degrees, not {values!r:.80}") from None
 
 
 def _even_step(values: NDArray[np.float64], name: str) -> float:

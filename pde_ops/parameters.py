@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pint
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from .arguments import finite_number
 from .errors import DeclarationError, UnknownNameError
 from .symbols import Positive
 from .units import from_si, show, to_si
@@ -108,7 +110,9 @@ class Coefficients(nn.Module):
                 raise UnknownNameError(f"no coefficient '{name}'", do=f"known: {', '.join(names)}")
             index = names.index(name)
             symbol = self.symbols[index]
-            number = float(quantity.to(symbol.declared_unit).magnitude) if hasattr(quantity, "to") else float(quantity)
+            if isinstance(quantity, pint.Quantity):
+                quantity = quantity.to(symbol.declared_unit).magnitude
+            number = finite_number(f"`{name}`", quantity)
             value, cap, floor = to_si(number, symbol.declared_unit), float(self.cap[index]), float(self.floor[index])
             if not floor < value < cap:
                 low, high = (from_si(bound, symbol.declared_unit) for bound in (floor, cap))

@@ -59,6 +59,8 @@ class Registry(Generic[T]):
         return self._owners[name]
 
     def __getitem__(self, name: str) -> T:
+        if not isinstance(name, str):
+            raise self.unknown(str(name))
         if name not in self._entries and name in self._discovered():
             self._load(name)
         try:

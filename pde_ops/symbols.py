@@ -10,6 +10,8 @@ from .errors import DeclarationError, UnitError
 from .expr import Expr
 from .units import Unit, coherent_unit, parse_unit, registry, show, to_si
 
+LEAST, MOST = 1.2e-38, 3.4e38  # that single precision holds in full
+
 __all__ = ["Closure", "Field", "Positive", "Static", "Symbol", "check_names"]
 
 
@@ -30,7 +32,7 @@ class Symbol(Expr):
 
     def __init__(self, name: str, unit: str | Unit, *, latex: str | None = None, component: Axis | None = None) -> None:
         owner = f"{type(self).__name__}('{name}')"
-        if not name.isidentifier():
+        if not isinstance(name, str) or not name.isidentifier():
             raise DeclarationError(f"{owner}: the name must be an identifier such as 'theta'")
         if component not in (None, "x", "y"):
             raise DeclarationError(f"{owner}: `component` is 'x', 'y' or None, not {component!r}")
@@ -102,11 +104,18 @@ class Positive(Symbol):
         super().__init__(name, unit, latex=latex)
         if to_si(0.0, self.declared_unit) != 0.0:
             raise UnitError(f"Positive('{name}'): [{show(self.declared_unit)}] has an offset; use a difference unit")
-        if not (math.isfinite(init) and init > 0.0):
+        if not (math.isfinite(_number(init)) and _number(init) > 0.0):
             raise DeclarationError(f"Positive('{name}'): `init` must be finite and above 0, not {init}")
-        if cap is not None and not cap > init:
+        init = _number(init)
+        if cap is not None and not _number(cap) > init:
             raise DeclarationError(f"Positive('{name}'): `cap` {cap} must exceed `init` {init}")
         self.init = to_si(init, self.declared_unit)
+        if not LEAST <= self.init <= MOST:
+            raise DeclarationError(
+                f"Positive('{name}'): {init:g} {show(self.declared_unit)} is {self.init:g} in SI, beyond what single "
+                f"precision holds ({LEAST:.1g} to {MOST:.1g})",
+                do="check its unit, or move a constant factor into the equation",
+            )
         self.cap = None if cap is None else to_si(cap, self.declared_unit)
 
     def _unit(self, unit: str | Unit) -> Unit:
@@ -114,6 +123,16 @@ class Positive(Symbol):
         # (Not `Unit(…)`: pint's bare class belongs to no registry and multiplies with none.)
         coherent: Unit = registry.Quantity(1.0, parse_unit(unit)).to_base_units().units
         return coherent
+
+
+def _number(value: object) -> float:
+    """Return a number, also one of numpy or torch, as a float; NaN for anything else."""
+    if isinstance(value, str):
+        return math.nan
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        return math.nan
 
 
 def check_names(symbols: Iterable[Symbol]) -> None:

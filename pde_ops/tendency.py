@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .arguments import check_factor, check_mapping, check_march, expanded_closure, static_values
 from .backends import Inputs, March, make_runner
 from .backends.eager import EagerRunner
-from .errors import DeclarationError, GridError, ShapeError, UnitError
+from .errors import DeclarationError, ShapeError, UnitError
 from .expr import Call, Constant, Expr, replace, walk
 from .grid import Grid2D
 from .lowering import lower
@@ -23,6 +23,7 @@ from .symbols import Closure, Field, Static
 from .units import parse_unit, registry, same_dimension, show
 
 if TYPE_CHECKING:
+    import numpy as np
     from jaxtyping import Float
     from numpy.typing import ArrayLike, NDArray
 
@@ -59,7 +60,14 @@ class Tendency(nn.Module):
         statics: Mapping[str, ArrayLike],
     ) -> None:
         super().__init__()
+        if not isinstance(grid, Grid2D):
+            raise DeclarationError(
+                f"'{system.name}': expected a grid, got {type(grid).__name__}",
+                do="pass Grid2D.from_latlon(…) or Grid2D.plane(…)",
+            )
         self.system, self.grid, self.limits, self.backend = system, grid, limits, backend
+        if limits is not None:
+            limits.check_grid(grid)
         equations: dict[Field, Expr] = dict(system.equations)
         self.flows: list[FlowTerm | RotationTerm] = []
         if exact_flows:
@@ -108,13 +116,17 @@ class Tendency(nn.Module):
         factor: Float[Tensor, " field"] | None = None,
     ) -> Float[Tensor, "batch field y x"]:
         """Return ``state + factor · dt · F(state)``, which a fused backend does in one pass."""
-        return self.runner.advance(self.inputs(state, closures), dt, factor)
+        inputs = self.inputs(state, closures)
+        check_factor(factor, self._expected[0], state)
+        return self.runner.advance(inputs, dt, factor)
 
     def march(
         self, state: Float[Tensor, "batch field y x"], closures: Mapping[str, Tensor] | None, march: March
     ) -> Float[Tensor, "batch field y x"]:
         """Return the state after several such steps with closures and coefficients held, which are read but once."""
-        return self.runner.march(self.inputs(state, closures), march)
+        inputs = self.inputs(state, closures)
+        check_march(march, self._expected[0], state)
+        return self.runner.march(inputs, march)
 
     def wind(
         self, state: Float[Tensor, "batch field y x"], closures: Mapping[str, Tensor] | None = None
@@ -173,34 +185,30 @@ class Tendency(nn.Module):
 
     def _ordered(self, state: Tensor, closures: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         names = self.closure_names
+        check_mapping(f"'{self.system.name}'", "closures", closures)
         if closures.keys() != self._closure_set:
             missing, extra = sorted(set(names) - set(closures)), sorted(set(closures) - set(names))
             words = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(extra)}"] * bool(extra)
-            raise ShapeError(f"`closures` of '{self.system.name}': {'; '.join(words)}", do=f"pass {', '.join(names)}")
+            raise ShapeError(
+                f"`closures` of '{self.system.name}': {'; '.join(words)}", do=f"pass {', '.join(names) or 'none'}"
+            )
         if not names:
             return ()
         shape = (state.shape[0], *self._expected[1:])
-        return tuple(_expanded(name, closures[name], shape) for name in names)
+        return tuple(expanded_closure(name, closures[name], shape, state) for name in names)
 
     def _lower(self, outputs: list[Expr]) -> Any:
         return lower(outputs, self.fields, self._closures, self.system.coefficients, self.grid.boundary.walls)
 
     def _gather_statics(self, system: PDESystem, statics: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
         grid, gathered = self.grid, {}
+        check_mapping(f"'{system.name}'", "statics", statics)
         unknown = set(statics) - {s.name for s in system.statics}
         if unknown:
             raise DeclarationError(f"no Static is called {', '.join(sorted(unknown))} in '{system.name}'")
         for symbol in system.statics:
             if symbol.name in statics:
-                array = statics[symbol.name]
-                value = np.array(array.detach().cpu().numpy() if isinstance(array, Tensor) else array, np.float64)
-                try:
-                    np.broadcast_to(value, (grid.ny, grid.nx))
-                except ValueError:
-                    raise GridError(
-                        f"Static '{symbol.name}' must broadcast to [{grid.ny}, {grid.nx}], not {list(value.shape)}"
-                    ) from None
-                gathered[symbol.name] = value
+                gathered[symbol.name] = static_values(symbol.name, statics[symbol.name], (grid.ny, grid.nx))
             elif symbol.name not in GRID_STATICS:
                 raise DeclarationError(
                     f"Static '{symbol.name}' is not supplied by the grid",
@@ -231,15 +239,6 @@ class Tendency(nn.Module):
     def extra_repr(self) -> str:
         size = f"{self.grid.ny} x {self.grid.nx}"
         return f"{self.system.name}: {', '.join(self.field_names)} on {size}, backend={self.backend}"
-
-
-def _expanded(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if tensor.shape == shape:
-        return tensor
-    try:
-        return tensor.expand(shape)
-    except RuntimeError:
-        raise ShapeError(f"closure '{name}' must broadcast to {list(shape)}, not {list(tensor.shape)}") from None
 
 
 def _rim_target(field: Field) -> Closure:

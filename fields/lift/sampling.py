@@ -148,6 +148,11 @@ def read_points(path: str | os.PathLike[str]) -> Places:
             place = f"{label} line {table.line_num}"
             if len(rows) >= _MOST_POINTS:
                 raise DataError(f"{label} has more than {_MOST_POINTS:,} places", code="SPDE-D090")
+            if None in row:
+                raise DataError(
+                    f"{place} has {len(table.fieldnames or ()) + len(row[None])} cells and the heading "
+                    f"{len(table.fieldnames or ())}", code="SPDE-D090", do="correct that line",
+                )  # fmt: skip
             name = (row.get(heading) or f"{len(rows)}").strip()
             rows.append((name, *(_number(row, columns, key, place) for key in ("lat", "lon", "alt"))))  # type: ignore[arg-type]
     if not rows:

@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 
 from fields import atomic
-from fields.errors import CorruptStoreError, DataError, LockedError, ProblemReport, UsageError
+from fields.errors import CorruptStoreError, DataError, FieldsError, LockedError, ProblemReport, UsageError
 from fields.readers import check_array
 from fields.store import staging
 from fields.store.layout import Layout, choose_layout
@@ -97,7 +97,7 @@ def create(
     """
     target = Path(os.path.realpath(path))
     with atomic.machine_faults(target):
-        refuse_occupied(target, force)
+        refuse_occupied(target, force, kind)
     atomic.write_probe(target.parent)
     layouts = _layouts(template, time_block)
     description = _describe(template, layouts, identity, kind)
@@ -191,14 +191,18 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 
 def open_stations(path: str | os.PathLike[str], *, masked: bool = True) -> xr.Dataset:
-    """Open a store of stations as `open_store` does; one of fields is refused.
+    """Open a store of stations as `open_store` does; one of fields or of a forecast is refused.
 
     Raises
     ------
     DataError
-        If the store holds fields.
+        If the store holds fields or a forecast, whose values nobody observed.
     """
-    if kind_of(path) == "fields":
+    kind = kind_of(path)
+    if kind == "forecast":
+        raise DataError(f"{path} holds a forecast, and observations are needed", code="SPDE-D070",
+                        do="name the store of stations that it was computed from")  # fmt: skip
+    if kind == "fields":
         raise DataError(f"{path} holds fields, and stations are needed", code="SPDE-D070",
                         do="name the store of stations from which they were lifted")  # fmt: skip
     return open_store(path, masked=masked)
@@ -232,8 +236,8 @@ def _manifest_of(store: Path) -> Manifest:
     return Manifest.load(store)
 
 
-def refuse_occupied(target: Path, force: bool) -> None:
-    """Refuse to overwrite without ``force``, and with it to replace anything but a store or an empty folder."""
+def refuse_occupied(target: Path, force: bool, kind: str = "stations") -> None:
+    """Refuse to overwrite without ``force``, and with it to replace anything but a store of the same kind."""
     if not target.exists():
         return
     marks = (MANIFEST, "zarr.json", ".zgroup")
@@ -244,8 +248,23 @@ def refuse_occupied(target: Path, force: bool) -> None:
             f"{target} exists and is not a store, --force does not replace it", code="SPDE-D003",
             do="choose another output",
         )  # fmt: skip
+    held = _kind_held(target)
+    if held not in (None, kind):
+        # Observations of years must not make room for a forecast of a day.
+        raise UsageError(
+            f"{target} is a store of {held}, --force does not replace it with {kind}", code="SPDE-D003",
+            do="choose another output",
+        )  # fmt: skip
     if not force:
         raise UsageError(f"{target} exists", code="SPDE-D003", do="add --force (in Python: force=True) to replace it")
+
+
+def _kind_held(target: Path) -> str | None:
+    """Return what a store holds, None where that cannot be read."""
+    try:
+        return Manifest.load(target).kind
+    except FieldsError:
+        return None
 
 
 def _claim(target: Path, description: str, resume: bool) -> tuple[Path, Any, bool]:

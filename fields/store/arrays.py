@@ -123,6 +123,9 @@ def mask_flagged(ds: xr.Dataset, tests: Flag = MASKING) -> xr.Dataset:
     for name in ds.data_vars:
         flag = f"{name}_flag"
         if flag in ds:
-            good = (ds[flag] & np.uint8(int(tests))) == 0
+            flags = ds[flag]
+            if flags.dtype.kind == "f":  # `where` or a join made numbers with NaN of them
+                flags = flags.fillna(0).astype(np.uint8)
+            good = (flags & np.uint8(int(tests))) == 0
             masked[name] = ds[name].where(good).assign_attrs(ds[name].attrs)
     return masked

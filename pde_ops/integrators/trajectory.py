@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..errors import DeclarationError, DivergedError
+from ..arguments import check_count
+from ..errors import DivergedError, ShapeError
 from .base import Closures, Integrator
 
 if TYPE_CHECKING:
@@ -39,8 +40,12 @@ def integrate(
         If a value of the final state is not finite; the fields are named. Looked at once, after the last step, so
         that nothing in the loop waits for a device.
     """
-    if steps < 0 or (keep is not None and keep < 1):
-        raise DeclarationError(f"integrate: `steps` must be 0 or more and `keep` 1 or more, not {steps} and {keep}")
+    check_count("integrate", "steps", steps, 0)
+    if keep is not None:
+        check_count("integrate", "keep", keep, 1)
+    if not isinstance(state, Tensor) or state.ndim != 4:
+        came = list(state.shape) if isinstance(state, Tensor) else type(state).__name__
+        raise ShapeError(f"integrate: `state` must be a tensor [batch, field, y, x], not {came}")
     states = [state]
     for number in range(steps):
         state = step(state, closures(number) if callable(closures) else closures)

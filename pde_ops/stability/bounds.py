@@ -18,7 +18,6 @@ wind, nothing in ordinary wind. Closed-form flows (``exact_flows=True``) know no
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,6 +31,7 @@ from ..units import parse_unit, same_dimension
 from .couplings import wave_fields
 from .courant import DEFAULT_MAX_WIND, demand_per_second, friction_floor
 from .modes import curvature
+from .terms import mixing, weights
 
 if TYPE_CHECKING:
     from ..system import PDESystem
@@ -68,6 +68,17 @@ class Limits:
     dx: float
     dy: float
     rotation: float = 0.0
+
+    def check_grid(self, grid: Grid2D) -> None:
+        """Refuse a grid with narrower cells or more rotation than the limits were computed for."""
+        slack = 1.0 + 1e-9
+        narrower = grid.dx.min() * slack < self.dx or grid.dy * slack < self.dy
+        if narrower or abs(grid.f).max() > self.rotation * slack:
+            raise StabilityError(
+                f"the limits hold for cells of {self.dx:.6g} x {self.dy:.6g} m and f up to {self.rotation:.3g} 1/s, "
+                f"the grid has {grid.dx.min():.6g} x {grid.dy:.6g} m and {abs(grid.f).max():.3g} 1/s",
+                do="pass limits=stability.limits(grid, dt) of this grid",
+            )
 
     @property
     def part(self) -> float:
@@ -109,11 +120,11 @@ class Limits:
         floor = friction_floor(self.rotation, self.part)
         return {rate.name: floor for rate in rates}
 
-    def _spends(self, right: Expr) -> Counter[Positive]:
-        """Return coefficients that draw on the budget of an equation, with the number of times they stand in it."""
+    def _spends(self, right: Expr) -> dict[Positive, float]:
+        """Return coefficients that draw on the budget of an equation, with how strongly they stand in it."""
         kinds = ("m**2/s", "m**4/s", "1/s", *(("1/m",) if self.max_wind > 0.0 else ()))
-        coefficients = (node for node in walk(right) if isinstance(node, Positive))
-        return Counter(symbol for symbol in coefficients if any(_has_unit(symbol, kind) for kind in kinds))
+        entering = weights(right)
+        return {symbol: size for symbol, size in entering.items() if any(_has_unit(symbol, kind) for kind in kinds)}
 
     def _cost(self, symbol: Positive, right: Expr) -> float:
         """Return what one unit of a coefficient takes of the budget: half the largest eigenvalue of its operator."""
@@ -123,7 +134,7 @@ class Limits:
             return self.max_wind
         power = 2 if _has_unit(symbol, "m**2/s") else 4
         five_point = (4.0 * self._squared) ** (power // 2)
-        return 0.5 * max([five_point, *(curvature(call, self.dx, self.dy) for call in _mixing(right, power))])
+        return 0.5 * max([five_point, *(curvature(call, self.dx, self.dy) for call in mixing(right, power))])
 
 
 def limits(
@@ -203,9 +214,9 @@ def strongest(tendency: Tendency) -> dict[str, float]:
     values = dict(zip([s.name for s in tendency.coefficients.symbols], tendency.coefficients().tolist(), strict=True))
     strongest_values = {"diffusivity": 0.0, "hyperdiffusivity": 0.0, "rate": 0.0}
     for right in tendency.equations.values():
-        symbols = {node for node in walk(right) if isinstance(node, Positive)}
+        entering = weights(right)
         for name, unit in zip(strongest_values, ("m**2/s", "m**4/s", "1/s"), strict=True):
-            here = sum(values[s.name] for s in symbols if _has_unit(s, unit))
+            here = sum(size * values[s.name] for s, size in entering.items() if _has_unit(s, unit))
             strongest_values[name] = max(strongest_values[name], here)
     return strongest_values
 
@@ -229,18 +240,3 @@ def _has_room(limits: Limits, system: PDESystem) -> bool:
 
 def _has_unit(symbol: Positive, unit: str) -> bool:
     return same_dimension(symbol.unit, parse_unit(unit))
-
-
-def _mixing(right: Expr, power: int) -> list[Call]:
-    """Calls in an equation that a diffusivity (power 2) or hyperdiffusivity (power 4) goes with."""
-    length = parse_unit(f"m**{power}")
-    coefficient = parse_unit(f"m**{power}/s")
-    factors = []
-    for node in walk(right):
-        if not isinstance(node, Call):
-            continue
-        first, *rest = node.arguments
-        is_derivative = not rest and same_dimension(node.unit * length, first.unit)
-        if is_derivative or (len(rest) == 1 and same_dimension(rest[0].unit, coefficient)):
-            factors.append(node)
-    return factors

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import torch
@@ -139,16 +140,26 @@ def stable_time_step(
         if max_wind is not None or any(value is not None for value in overrides.values()):
             raise StabilityError("about a state, wind and coefficients are its own", do="leave the other numbers out")
         return _step_about(on, state, closures, scheme)
+    for name, value in {"max_wind": max_wind, **overrides}.items():
+        if value is not None and not (isinstance(value, Real) and math.isfinite(value) and value >= 0.0):
+            raise StabilityError(f"`{name}` must be a number, finite and not negative, not {value!r}")
     strengths = {"diffusivity": 0.0, "hyperdiffusivity": 0.0, "rate": 0.0}
     if not isinstance(on, Grid2D):
         from .bounds import strongest  # the coefficients of a system; a grid needs none of it
         from .couplings import wave_fields
+        from .terms import unseen
 
         ringing = wave_fields(on.equations)
         if ringing:
             raise StabilityError(
                 f"the fields {', '.join(ringing)} of '{on.system.name}' carry waves, whose speed depends on the state",
                 do="pass state=… and the scheme, such as scheme='rk4'",
+            )
+        blind = unseen(on.equations)
+        if blind:
+            raise StabilityError(
+                f"a budget of wind, mixing and relaxation does not hold for '{on.system.name}': {'; '.join(blind)}",
+                do="pass state=…, and read stability.report(tendency, state, dt)",
             )
         strengths = strongest(on)
         max_wind = on.limits.max_wind if max_wind is None and on.limits is not None else max_wind

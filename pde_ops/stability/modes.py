@@ -38,6 +38,7 @@ __all__ = [
     "complete",
     "curvature",
     "factors",
+    "most_growth",
     "symbol_of",
     "transport_growth",
     "transports",
@@ -104,6 +105,16 @@ def curvature(call: Call, dx: float, dy: float) -> float:
         grid = Grid2D.plane(CELLS, CELLS, dx=dx, dy=dy, boundary="periodic").bind(torch.float64, "cpu")
         arguments = [_pulse(), *(1.0 for _ in call.arguments[1:])]
         return float(symbol_of(call.operator.body(*arguments, grid=grid, **dict(call.options))).abs().max())
+
+
+def most_growth(call: Call, sign: float) -> float:
+    """Return the largest real part of a mixing operator's eigenvalues times a sign: above 0 it makes waves grow."""
+    with _for_real():
+        grid = Grid2D.plane(CELLS, CELLS, dx=1.0, boundary="periodic").bind(torch.float64, "cpu")
+        arguments = [_pulse(), *(1.0 for _ in call.arguments[1:])]
+        symbol = symbol_of(call.operator.body(*arguments, grid=grid, **dict(call.options)))
+        largest = float((sign * symbol.real).max())
+    return largest if largest > 1e-9 else 0.0  # round-off of a Fourier transform is not growth
 
 
 def transports(tendency: Tendency) -> set[Operator]:

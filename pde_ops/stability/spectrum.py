@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..backends.eager import EagerRunner
+from ..errors import StabilityError
 from ..expr import Expr, Sum
 from ..grid import Grid2D
 from ..symbols import Field
@@ -31,7 +32,7 @@ from .modes import CELLS, EULER, amplification, complete, factors, symbol_of, wi
 if TYPE_CHECKING:
     from ..tendency import Tendency
 
-__all__ = ["ROUND_OFF", "Spectrum", "growth", "spectrum"]
+__all__ = ["ROUND_OFF", "Spectrum", "check_state", "growth", "spectrum"]
 
 Place = tuple[int, int, int]  # sample, row, column
 ROUND_OFF = 1e-6  # a factor this close to 1 is not growth
@@ -126,9 +127,32 @@ def spectrum(tendency: Tendency, state: Tensor, closures: Mapping[str, Tensor] |
 
     What an integrator takes out of the tendency, closed-form flows or transport, is left out here too.
     """
+    check_state(tendency, state)
     places = _places(tendency, state, closures)
     parts = [_rows(tendency, state, closures, place) for place in places]
-    return Spectrum(tendency.fields, parts[0][0], torch.stack([rows for _, rows in parts]))
+    rows = torch.stack([rows for _, rows in parts])
+    terms = parts[0][0]
+    # LAPACK may end the process where a matrix is not finite.
+    broken = [term.text() for k, (_, term) in enumerate(terms) if not torch.isfinite(rows[:, k]).all()]
+    if broken:
+        raise StabilityError(
+            f"'{tendency.system.name}' has no finite slope about this state: {', '.join(broken)}",
+            do="look at the statics, closures and coefficients in it",
+        )
+    return Spectrum(tendency.fields, terms, rows)
+
+
+def check_state(tendency: Tendency, state: Tensor) -> None:
+    """Refuse a state to linearise about that is empty or not finite."""
+    tendency.inputs(state, complete(tendency, state, None))
+    if state.numel() == 0:
+        raise StabilityError(f"there is nothing to linearise '{tendency.system.name}' about in a batch of 0")
+    broken = (~torch.isfinite(state.detach())).sum((0, 2, 3)).tolist()
+    named = [f"{name} ({count} cells)" for name, count in zip(tendency.field_names, broken, strict=True) if count]
+    if named:
+        raise StabilityError(
+            f"the state of '{tendency.system.name}' is not finite: {', '.join(named)}", do="pass a state before that"
+        )
 
 
 def _rows(

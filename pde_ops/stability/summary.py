@@ -23,7 +23,7 @@ from .courant import (
     wind_limit,
 )
 from .modes import amplification, transport_growth, transports, winds
-from .spectrum import ROUND_OFF, Spectrum, spectrum
+from .spectrum import ROUND_OFF, Spectrum, check_state, spectrum
 
 if TYPE_CHECKING:
     from ..tendency import Tendency
@@ -111,6 +111,8 @@ def report(
     closures : as for the tendency; what is missing counts as 0
     """
     step, substeps = _step(tendency, dt)
+    if state is not None:
+        check_state(tendency, state)
     part = step / substeps
     polynomial = polynomial_of(scheme)
     wind, courant, clamped = _wind(tendency, state, part, closures)

@@ -84,6 +84,8 @@ class DataSection(Section):
     def _fits(self) -> DataSection:
         if abs(sum(self.split) - 1.0) > 1e-9:
             raise ValueError(f"split must add up to 1, not {sum(self.split):g}")
+        if len(set(self.scored)) != len(self.scored) or not self.scored:
+            raise ValueError(f"scored names each variable once and at least one, not {list(self.scored)}")
         both = set(self.missing) & set(self.scored)
         if both:
             raise ValueError(f"{', '.join(sorted(both))} has a substitute and cannot be scored; take it out of scored")
@@ -228,9 +230,9 @@ class TrainSection(Section):
     """Learning rate, the peak under one-cycle."""
     schedule: Literal["constant", "one_cycle"] = "one_cycle"
     """Course of the learning rate over the steps."""
-    average: Share = 0.0
+    average: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Decay of the exponential weight average that is validated and used; 0 uses the weights as they are."""
-    station_dropout: Share = 0.1
+    station_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     """Share of stations that a training window hides, so that the model learns to forecast new ones."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of initial weights, order of windows and hidden stations."""

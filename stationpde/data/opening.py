@@ -159,6 +159,8 @@ def open_observations(
             if not store.is_store(files):
                 ingest = _Ingest(name, files, chosen, watcher, findings, command)
                 opened_store = ingest.into_cache(Path(cache)) if cache is not None else ingest.into_scratch(stack)
+            else:
+                _refuse_reading_options(files, options)
             raw = store.open_stations(opened_store, masked=False)
         if raw.sizes.get("station", 0) == 0 or raw.sizes.get("time", 0) == 0:
             raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
@@ -168,6 +170,19 @@ def open_observations(
         if need_state:
             ds = with_state_variables(ds, _substitutes(raw, chosen.missing))
         yield OpenObservations(ds, label or None, quality, opened_store, notes)
+
+
+def _refuse_reading_options(files: Path, options: IngestOptions | None) -> None:
+    """Refuse options that say how raw files are read where a store is given: it has its units and its clock."""
+    given = () if options is None else options.typed()
+    names = [name for name, _ in given if name not in ("--missing", "--accept", "--force", "--trust")]
+    if names:
+        listed = ", ".join(dict.fromkeys(names))
+        raise UsageError(
+            f"{listed} would not count: that is for raw files, and {printable(files)} is a store, in SI and UTC",
+            code="SPDE-D158",
+            do=f"leave it out; stationpde data info {shlex.quote(str(files))}",
+        )
 
 
 def demo_network(stations: int = 64, days: int = 90, seed: int = 0) -> xr.Dataset:

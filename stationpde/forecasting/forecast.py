@@ -36,6 +36,7 @@ from stationpde.forecasting.gates import (
     check_horizon,
     check_network,
     check_requested,
+    check_time_of_day,
     check_values,
 )
 from stationpde.physics import clipped
@@ -179,6 +180,8 @@ def _check_window(gates: Gates, model: StationPDEModel, window: HistoryWindow) -
     times = window.issue_time + data.step_seconds * np.arange(1 - data.history, 1)
     check_network(gates, statistics.stations, model.region, observed, window.present[reporting])
     check_cadence(gates, window.reporting_step, data.step_seconds)
+    climatology = statistics.climatology
+    check_time_of_day(gates, window.issue_time, climatology.origin, climatology.slot_seconds)
     check_history(gates, window.coverage(data.history, statistics.stations), data.step_seconds)
     check_values(gates, statistics, observed, values, times, window.reference)
 
@@ -209,6 +212,13 @@ def request_for(runs: Sequence[LoadedRun], request: ForecastRequest) -> WindowRe
         named = (", ".join(f"{k}={v}" for k, v in chosen) or "none" for chosen in sorted(substitutes))
         raise UsageError(
             f"the runs have different settings of data.missing: {'; '.join(named)}", code="SPDE-T094",
+            do="give runs that differ in their seed",
+        )  # fmt: skip
+    places = [(run.path.resolve(), run.checkpoint) for run in runs]
+    twice = [run.path for run, place in zip(runs, places, strict=True) if places.count(place) > 1]
+    if twice:
+        raise UsageError(
+            f"{twice[0]} is given twice: an ensemble of one run has no spread", code="SPDE-T094",
             do="give runs that differ in their seed",
         )  # fmt: skip
     return WindowRequest(

@@ -15,7 +15,7 @@ import torch
 
 from fields.errors import DataError, Problem, counted, locate, printable
 from fields.grid import great_circle
-from fields.times import format_span
+from fields.times import format_span, format_time
 from fields.variables import STATE_VARIABLES, variable
 from stationpde.data import HistoryCoverage
 from stationpde.errors import UsageError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Gates", "check_cadence", "check_clamped", "check_history", "check_horizon", "check_network", "check_requested",
-    "check_values",
+    "check_time_of_day", "check_values",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -267,6 +267,17 @@ def check_cadence(gates: Gates, reporting_step: int | None, step: int) -> None:
             why=f"{format_span(step)} must be a multiple of {format_span(reporting_step)}",
             do=f"give observations of every {format_span(step)}",
         )  # fmt: skip
+
+
+def check_time_of_day(gates: Gates, issue_time: int, origin: int, step: int) -> None:
+    """Tell of an issue time between the steps of training, whose times of day the climatology does not know."""
+    late = (issue_time - origin) % step
+    if late:
+        asked, taken = (format_time(moment, "minute")[11:] for moment in (issue_time, issue_time - late))
+        gates.warn(
+            f"the run was trained on every {format_span(step)} and knows no climatology of {asked} UTC: it takes "
+            f"that of {taken}, {format_span(late)} earlier, throughout"
+        )
 
 
 def check_history(gates: Gates, coverage: HistoryCoverage, step: int) -> None:

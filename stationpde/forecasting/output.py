@@ -39,6 +39,8 @@ def check_output(path: Path, force: bool) -> None:
             f"'{path.name}' has no ending that says what it is", code="SPDE-T097",
             do=f"end the name in one of {', '.join(FORMATS)}",
         )  # fmt: skip
+    with atomic.machine_faults(path):
+        path.exists()  # a name that is too long or lies below a file is refused in words
     if path.is_dir() and path.suffix.lower() != ".zarr":
         raise UsageError(f"{path} is a directory, --force does not replace it", code="SPDE-T098",
                          do="choose another output")  # fmt: skip

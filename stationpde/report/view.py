@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from stationpde.baselines import baseline, without_test
-from stationpde.data import Observations, Quality, WindowSource, open_observations, series_of
+from stationpde.data import Observations, Quality, WindowRequest, WindowSource, open_observations, series_of
 from stationpde.errors import UsageError
 from stationpde.evaluation import ErrorStatistics, score, thinned, windows_to_score
 from stationpde.forecasting import LEAST_HISTORY, Gates, Moment, check_clamped, issue_step, model_for_record, moment_of
@@ -182,6 +182,7 @@ def build_run_view(
     DataError
         If the record is of a foreign network, and that was not accepted.
     """
+    WindowRequest.parse_at(at)  # what is no time is said also where there are no observations
     loaded = run if isinstance(run, LoadedRun) else load_run(run)
     data = open_data(loaded, observations, options)
     if data is None:

@@ -114,6 +114,21 @@ def _side_file(path: Path) -> Path:
 
 
 def _build(source: str, compiler: Compiler, path: Path) -> None:
+    try:
+        content = _compiled(source, compiler)
+    except OSError as problem:
+        message = f"a kernel cannot be compiled in {tempfile.gettempdir()}: {problem}"
+        raise BackendError(message, do="make room there, or set TMPDIR to another directory") from None
+    try:
+        publish(path, content)
+        publish(_side_file(path), hashlib.sha256(content).hexdigest().encode("ascii"))
+    except OSError as problem:
+        message = f"the compiled kernel {path} cannot be stored: {problem}"
+        raise BackendError(message, do="delete what is there, or set STATIONPDE_CACHE to another directory") from None
+
+
+def _compiled(source: str, compiler: Compiler) -> bytes:
+    """Return the library of a source; the first set of flags that works is taken."""
     problems: list[BackendError] = []
     with tempfile.TemporaryDirectory(prefix="pde_ops-") as work:
         text, binary, result = (Path(work) / name for name in ("kernel.c", "kernel.o", "kernel.so"))
@@ -122,18 +137,10 @@ def _build(source: str, compiler: Compiler, path: Path) -> None:
             try:
                 _run([*compiler.command, *compile_flags, "-c", str(text), "-o", str(binary)])
                 _run([*compiler.command, str(binary), "-o", str(result), *link_flags])
-                content = result.read_bytes()
-                break
+                return result.read_bytes()
             except BackendError as problem:
                 problems.append(problem)
-        else:
-            raise problems[0]
-    try:
-        publish(path, content)
-        publish(_side_file(path), hashlib.sha256(content).hexdigest().encode("ascii"))
-    except OSError as problem:
-        message = f"the compiled kernel {path} cannot be stored: {problem}"
-        raise BackendError(message, do="delete what is there, or set STATIONPDE_CACHE to another directory") from None
+    raise problems[0]
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,7 @@ were traced from. Results do not depend on the number of threads, which follows 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,13 @@ class FusedRunner:
         self._static_names = tuple(s.name for s in program.statics)
         # Traced now, with the statics that the grid supplies, so that a missing fused form is known before any call.
         self._for(tuple("grid" if s.name in ROW_STATICS else "plane" for s in program.statics))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FusedRunner:
+        """Return a runner that shares the kernels, which keep nothing between calls, and caches for itself."""
+        other = copy(self)
+        other._compiled, other._rows, other._calls = dict(self._compiled), {}, {}
+        memo[id(self)] = other
+        return other
 
     def tendency(self, inputs: Inputs) -> Tensor:
         """Return F(state)."""

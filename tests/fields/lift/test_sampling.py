@@ -116,6 +116,30 @@ def test_a_field_store_is_no_station_store(tmp_path):
     assert store.open_stations(stations).sizes["station"] == 6
 
 
+def test_a_forecast_is_no_record_of_observations(tmp_path):
+    path = store.write_store(make_stations(2, 6), tmp_path / "forecast.zarr", kind="forecast")
+    with pytest.raises(DataError, match="holds a forecast, and observations are needed"):
+        store.open_stations(path)
+    assert store.open_store(path).sizes["station"] == 6
+
+
+def test_force_replaces_a_store_with_one_of_its_kind_alone(tmp_path):
+    path = store.write_store(make_stations(2, 6), tmp_path / "observed.zarr")
+    with pytest.raises(UsageError, match="is a store of stations, --force does not replace it with forecast"):
+        store.write_store(make_stations(2, 4), path, kind="forecast", force=True)
+    assert store.open_stations(path).sizes["station"] == 6
+    store.write_store(make_stations(2, 4), path, force=True)
+    assert store.open_stations(path).sizes["station"] == 4
+
+
+def test_a_line_of_places_with_more_cells_than_the_heading_is_refused(tmp_path):
+    # 49,5 for 49.5: the longitude would be read as 5, and the rest fall away.
+    table = tmp_path / "places.csv"
+    table.write_text("name,lat,lon,alt\nhere,49,5,-123,4,10\n")
+    with pytest.raises(DataError, match="line 2 has 6 cells and the heading 4"):
+        read_points(table)
+
+
 def test_a_station_store_is_no_field_store(tmp_path):
     path = store.write_store(make_stations(2, 4), tmp_path / "in.zarr")
     with pytest.raises(CorruptStoreError) as caught:

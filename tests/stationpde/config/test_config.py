@@ -234,3 +234,17 @@ def test_a_pipe_is_no_configuration_and_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "config.toml")
     with pytest.raises(ConfigError, match="no regular file"):
         Config.read(tmp_path / "config.toml")
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "train.average=1",  # the average would stay at the first weights for ever
+        "train.station_dropout=1",  # a window without stations
+        "data.scored=[]",
+        'data.scored=["t", "t"]',
+    ],
+)
+def test_a_value_with_which_nothing_is_learned_is_refused(pair):
+    with pytest.raises(ConfigError, match=pair.split("=")[0].split(".")[1]):
+        Config.preset("tiny").with_overrides([pair])

@@ -16,6 +16,8 @@ from cli._console import Globals, console
 from cli.main import app
 from fields import store
 from fields.errors import DataError
+from fields.ingest import IngestOptions
+from fields.readers import ReadOptions
 from fields.variables import STATE_VARIABLES
 from fields.windows import Split, Stations
 from small_network import places, small_config, small_series, weather
@@ -304,6 +306,38 @@ def test_runs_with_other_substitutes_make_no_ensemble(small_runs):
     )
     with pytest.raises(UsageError, match=r"data\.missing: none; p=standard-atmosphere"):
         forecast((run, replace(run, model=other)), small_runs.store)
+
+
+def test_one_run_given_twice_makes_no_ensemble(small_runs):
+    run = load_run(small_runs.first)
+    with pytest.raises(UsageError, match="is given twice: an ensemble of one run has no spread"):
+        forecast((run, load_run(small_runs.first)), small_runs.store)
+
+
+def test_options_for_raw_files_are_refused_where_a_store_is_read(small_runs):
+    run = load_run(small_runs.first)
+    for read in (ReadOptions(units={"p": "hPa"}), ReadOptions(zone="Mars")):
+        with pytest.raises(UsageError, match="is a store, in SI and UTC") as caught:
+            forecast((run,), small_runs.store, ForecastRequest(options=IngestOptions(read=read)))
+        assert caught.value.code == "SPDE-D158"
+
+
+def test_an_issue_time_between_the_steps_of_training_is_told(small_runs):
+    run, observed = load_run(small_runs.first), dataset()
+    step = run.model.config.data.step_seconds
+    assert not forecast((run,), observed).attrs.get("warnings")
+    later = observed.assign_coords(time=observed["time"] + np.timedelta64(step // 3, "s"))
+    warnings = forecast((run,), later).attrs["warnings"]
+    assert any("knows no climatology of" in sentence and "earlier, throughout" in sentence for sentence in warnings)
+
+
+def test_flags_that_became_floats_in_a_notebook_still_count(small_runs):
+    run, record = load_run(small_runs.first), store.open_store(small_runs.store).load()
+    flagged = record.assign(t_flag=(record["t"].dims, np.zeros(record["t"].shape, np.uint8)))
+    whole = forecast((run,), flagged)
+    selected = flagged.where(flagged["time"] <= flagged["time"][-1])  # flags are float64 now
+    assert selected["t_flag"].dtype.kind == "f"
+    np.testing.assert_array_equal(forecast((run,), selected)["t"], whole["t"])
 
 
 def test_a_watched_file_of_a_foreign_network_is_told_and_waited_out(small_runs, monkeypatch):
