@@ -75,7 +75,7 @@ def load_run(
         )
     _refuse_foreign(directory)
     record = directory.record()
-    config = _config_of(directory, record, backend)
+    config = _config_of(directory, backend)
     folder = directory.checkpoint(checkpoint)
     tensors = load_weights(folder)
     model = _model_of(config, tensors, folder).to(device).eval()
@@ -95,9 +95,9 @@ def _refuse_foreign(directory: RunDirectory) -> None:
     )  # fmt: skip
 
 
-def _config_of(run: RunDirectory, record: Mapping[str, Any], backend: str | None) -> Config:
+def _config_of(run: RunDirectory, backend: str | None) -> Config:
     try:
-        config = Config.from_saved(record.get("config") or {}, where=str(run.record_path))
+        config = run.stored_config()
     except ConfigError as problem:
         # The file is intact, so another version wrote it.
         raise CorruptArtefactError(
