@@ -36,6 +36,7 @@ __all__ = [
     "publish",
     "read_json",
     "read_regular",
+    "read_table",
     "scratch_beside",
     "scratches_of",
     "staged_file",
@@ -251,5 +252,11 @@ def read_json(path: Path) -> Any:
     """Read a small JSON file; None if it is absent or torn."""
     try:
         return json.loads(read_regular(path))
-    except (OSError, ValueError, NotRegularFileError):
+    except (OSError, ValueError, RecursionError, NotRegularFileError):
         return None
+
+
+def read_table(path: Path) -> dict[str, Any] | None:
+    """Read a small JSON file that holds a table; None if it is absent, torn or something else."""
+    content = read_json(path)
+    return content if isinstance(content, dict) else None

@@ -238,7 +238,7 @@ class _Ingest:
             self.files, str(self.files.resolve()), self._settings(), *(() if order is None else (order,))
         )
         if store.is_store(target):
-            earlier = atomic.read_json(origin)
+            earlier = atomic.read_table(origin)
             if earlier is None or earlier.get("identity") == identity:
                 return target
             self.report.notice("SPDE-D157", "the files or options changed: they are read again", where=str(target))

@@ -86,12 +86,13 @@ def verify(path: Path) -> dict[str, Any]:
     manifest = read_sealed(path / MANIFEST)
     version, versions = manifest.get("schema_version"), manifest.get("versions")
     if not isinstance(version, int) or version > SCHEMA_VERSION:
-        needed = versions.get("stationpde") if isinstance(versions, dict) else None
+        needed = str(versions.get("stationpde")) if isinstance(versions, dict) else ""
+        needed = needed if re.fullmatch(r"[0-9][0-9a-z.+]{0,40}", needed) else ""
         raise CorruptArtefactError(
             f"{path.name} has schema version {version}, this stationpde reads up to {SCHEMA_VERSION}",
             code="SPDE-T053",
             where=str(path),
-            do=f"install stationpde {needed or 'of a later version'} or later",
+            do=f"install stationpde {needed} or later" if needed else "pip install --upgrade stationpde",
         )
     require_schema(CheckpointManifest, manifest, path / MANIFEST)
     if manifest["step"] != step_of(path):

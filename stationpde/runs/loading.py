@@ -119,11 +119,13 @@ def _model_of(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> St
     # Runs of versions that did not save the length of the record count as longer than any.
     tensors = {f"{_STATISTICS}days": torch.tensor([math.inf], dtype=torch.float64), **tensors}
     try:
-        return StationPDEModel.from_tensors(config, StateStatistics.ids_in(saved_statistics), tensors)
+        model = StationPDEModel.from_tensors(config, StateStatistics.ids_in(saved_statistics), tensors)
+        _require_types(model, tensors)
+        return model
     except StationPDEError:
         raise
     # Intact files whose content no training wrote: any wrong shape or number leads to the same error.
-    except (KeyError, ValueError, TypeError, IndexError, RuntimeError, struct.error, FieldsError) as problem:
+    except (LookupError, ValueError, TypeError, ArithmeticError, RuntimeError, struct.error, FieldsError) as problem:
         if isinstance(problem, json.JSONDecodeError):
             reason = "its station names are unreadable"
         else:
@@ -132,3 +134,10 @@ def _model_of(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> St
             f"the checkpoint does not fit its configuration: {reason}", code="SPDE-T054", where=str(folder),
             do="use it with the configuration that it was trained with",
         ) from problem  # fmt: skip
+
+
+def _require_types(model: StationPDEModel, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors of another type than the model's, which torch would convert."""
+    for name, value in model.state_dict().items():
+        if value.dtype != tensors[name].dtype:
+            raise TypeError(f"`{name}` is {tensors[name].dtype}, the model has {value.dtype}")
