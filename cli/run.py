@@ -24,8 +24,13 @@ def list_runs(
 
     Example: stationpde run list runs
     """
+    from stationpde.errors import UsageError
     from stationpde.runs import find_runs, summary
 
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no directory {folder}", code="SPDE-T090", do="stationpde run list .   searches the present one"
+        )
     summaries = [summary(run) for run in find_runs(folder)]
     columns = ("run", "state", "steps", "score", "variant", "seed")
     console.table(list(columns), [[shown(one[name]) for name in columns] for one in summaries], essential=3)

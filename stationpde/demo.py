@@ -107,7 +107,7 @@ def _open(demo: Demo, force: bool) -> None:
     out, mark = demo.out, demo.out / _MARK
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is no directory", code="SPDE-R020", do="choose another --output")
-    started = atomic.read_json(mark) if mark.exists() else None
+    started = atomic.read_table(mark) if mark.exists() else None
     foreign = sorted(p.name for p in out.iterdir() if p.name not in _FILES) if out.is_dir() else []
     if out.is_dir() and started is None and any(out.iterdir()):
         raise UsageError(
@@ -189,8 +189,8 @@ def _compare(demo: Demo, run: LoadedRun, source: WindowSource) -> RunScores:
     from stationpde.report import OURS, RunScores, score_run
 
     file = demo.out / "scores.json"
-    content = atomic.read_json(file) if file.exists() else None
-    if not isinstance(content, dict):
+    content = atomic.read_table(file)
+    if content is None or not RunScores.can_read(content):
         peer = {PEER: _trained_peer(demo, source)}
         scored = score_run(run.model.at(source.series.stations), source, _WINDOWS, RULES, trained=peer)
         content = scored.to_dict()

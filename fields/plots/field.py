@@ -19,7 +19,7 @@ from fields.constants import earth_radius
 from fields.errors import UsageError
 from fields.grid import Elevation
 from fields.lift import FieldStore
-from fields.plots.style import FAINT, FONT, INK, finish_map, relief_light, rgb, save_png
+from fields.plots.style import FAINT, FONT, INK, check_picture, finish_map, relief_light, rgb, save_picture
 from fields.times import format_time
 from fields.variables import VARIABLES, display_unit, to_display
 
@@ -65,16 +65,17 @@ def draw_field(
     at: str | None = None,
     dem: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Draw one variable at a moment as a PNG.
+    """Draw one variable at a moment.
 
     Parameters
     ----------
     fields : an opened field store
-    output : path of the picture
+    output : path of the picture: png, svg or pdf
     variable : name of the variable; ``speed`` is that of the wind
     at : the moment as text, such as ``2023-01-05T17:00``; None is the last of the record
     dem : elevation model for the relief; without one the altitudes of the grid are drawn
     """
+    target = check_picture(output)
     drawable = (*fields.variables, *(("speed",) if {"u", "v"} <= set(fields.variables) else ()))
     if variable not in drawable:
         raise UsageError(f"no field `{variable}`; there are {', '.join(drawable)}", code="SPDE-D091", do="--variable t")
@@ -97,7 +98,7 @@ def draw_field(
         lat, lon = (fields.ds[f"station_{name}"].values for name in ("lat", "lon"))
         axes.plot(_unwrapped(lon, canvas), lat, "o", ms=3.2, mfc="white", mec=INK, mew=0.7, zorder=5)
         _write_title(axes, fields, canvas, variable, index, ratio)
-        return save_png(figure, Path(output))
+        return save_picture(figure, target)
 
 
 def _canvas(fields: FieldStore, model: Elevation | None) -> _Canvas:

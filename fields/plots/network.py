@@ -13,7 +13,7 @@ from fields.constants import earth_radius
 from fields.errors import UsageError
 from fields.grid import LARGEST_LATITUDE, Elevation, GridSpec, middle_longitude, unwrap_longitude
 from fields.lift import LiftSettings, station_altitude
-from fields.plots.style import FAINT, FONT, INK, finish_map, rgb, save_png
+from fields.plots.style import FAINT, FONT, INK, check_picture, finish_map, rgb, save_picture
 from fields.times import format_time
 from fields.variables import STATE_VARIABLES, VARIABLES
 
@@ -55,7 +55,7 @@ def draw_network(
     variable: str | None = None,
     dem: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Draw the network as a PNG.
+    """Draw the network as a picture: png, svg or pdf.
 
     Parameters
     ----------
@@ -64,6 +64,7 @@ def draw_network(
     variable : variable whose missing values are shown; None is the mean over the state variables
     dem : elevation model for the relief; without one it is drawn from the stations' own altitudes
     """
+    target = check_picture(output)
     if variable is not None and variable not in ds:
         raise UsageError(f"no variable `{variable}` in the data", do=f"there are {', '.join(map(str, ds.data_vars))}")
     import matplotlib as mpl
@@ -85,7 +86,7 @@ def draw_network(
         _draw_stations(figure, axes, lon, lat, rates)
         _write_title(axes, ds, grid, variable, ratio, true)
         _name_worst(axes, ds, lon, lat, rates)
-        return save_png(figure, Path(output))
+        return save_picture(figure, target)
 
 
 def _frame(lat: Array, lon: Array) -> GridSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fields import atomic
+from fields.errors import UsageError, printable
 
-__all__ = ["FAINT", "FONT", "INK", "degrees_label", "finish_map", "relief_light", "rgb", "save_png"]
+__all__ = [
+    "FAINT", "FONT", "INK", "check_picture", "degrees_label", "finish_map", "relief_light", "rgb", "save_picture",
+]  # fmt: skip
 
+FORMATS = (".png", ".svg", ".pdf")
 INK, FAINT = "#1d2733", "#51606e"
 FONT: Any = {"font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": FAINT, "text.color": INK}
 # Factor by which relief is made steeper for the eye.
@@ -67,9 +72,27 @@ def relief_light(metres: NDArray[np.float64], pixel_m: float, blur: float = 0.0)
     return np.clip(0.8 * (lit - sun), -0.35, 0.35)
 
 
-def save_png(figure: Any, target: Path) -> Path:
-    """Write a figure as a PNG, whole or not at all."""
+def check_picture(path: str | os.PathLike[str]) -> Path:
+    """Check, before any work, that the ending of a picture is known.
+
+    Raises
+    ------
+    UsageError
+        If it is not; the advice names the endings.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in FORMATS:
+        raise UsageError(
+            f"'{printable(target.name)}' has no ending of a picture", code="SPDE-D093",
+            do=f"end the name in one of {', '.join(FORMATS)}",
+        )  # fmt: skip
+    return target
+
+
+def save_picture(figure: Any, target: Path) -> Path:
+    """Write a figure in the format of its ending, whole or not at all."""
     atomic.write_probe(target.parent)
+    kind = target.suffix.lower().removeprefix(".")
     with atomic.machine_faults(target), atomic.staged_file(target) as scratch:
-        figure.savefig(scratch, format="png", bbox_inches="tight", pad_inches=0.12)
+        figure.savefig(scratch, format=kind, bbox_inches="tight", pad_inches=0.12)
     return target

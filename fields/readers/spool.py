@@ -102,7 +102,7 @@ class Spool:
 
     def _restore(self) -> None:
         saved = atomic.read_json(self.folder / "state.json")
-        usable = isinstance(saved, dict) and saved.get("identity") == self.identity
+        usable = isinstance(saved, dict) and saved.get("identity") == self.identity and _is_state(saved)
         if usable:
             files = [(self._file(i), self._size(rows)) for i, rows in enumerate(saved["runs"])]
             usable = all(path.is_file() and path.stat().st_size == size for path, size in files)
@@ -159,3 +159,11 @@ class Spool:
                     Records(np.array(run.time[part]), np.array(run.station[part]), np.array(run.values[:, part]))
                 )
         return Records.joined(parts, self.variables)
+
+
+def _is_state(saved: dict[str, Any]) -> bool:
+    """Return whether a table is one that `Spool` wrote."""
+    runs, state = saved.get("runs"), saved.get("state")
+    counts = isinstance(runs, list) and all(type(rows) is int and rows >= 0 for rows in runs)
+    parts = isinstance(state, dict) and (not state or {"position", "roster", "tally"} <= state.keys())
+    return counts and parts and isinstance(saved.get("complete"), bool)

@@ -85,7 +85,10 @@ def decode(store: Path, manifest: Manifest, chunks: Mapping[str, int] | None) ->
     coords: dict[str, Any] = {}
     variables: dict[str, Any] = {}
     dims = {dim for about in manifest.arrays.values() for dim in about["dims"]}
-    attrs = {name: dict(zarr.open_array(store=store / name, mode="r", zarr_format=3).attrs) for name in manifest.arrays}
+    opened = {name: zarr.open_array(store=store / name, mode="r", zarr_format=3) for name in manifest.arrays}
+    for name, about in manifest.arrays.items():
+        _require_described(store, name, opened[name], about)
+    attrs = {name: dict(opened[name].attrs) for name in manifest.arrays}
     secondary = {c for about in attrs.values() for c in str(about.pop("coordinates", "")).split()}
     for name in sorted(manifest.arrays, key=lambda name: manifest.arrays[name]["position"]):
         array = _checked(store, manifest, name)
@@ -106,6 +109,17 @@ def decode(store: Path, manifest: Manifest, chunks: Mapping[str, int] | None) ->
             )
             variables[name] = (array.layout.dims, lazy, attrs[name])
     return xr.Dataset(variables, coords, dict(root.attrs))
+
+
+def _require_described(store: Path, name: str, array: Any, about: Mapping[str, Any]) -> None:
+    """Refuse an array that is not what the manifest says of it: a manifest that fits itself may come from anybody."""
+    dims, dtype = array.metadata.dimension_names, str(array.dtype)
+    described = (tuple(about["dims"]), tuple(about["shape"]), about["dtype"].partition("(")[0])
+    if (tuple(dims or ()), tuple(array.shape), dtype.partition("(")[0]) != described:
+        raise CorruptStoreError(
+            f"`{name}` is not the array that the manifest describes", code="SPDE-D054", where=f"{store} › {name}",
+            do="ingest the data again",
+        )  # fmt: skip
 
 
 def _decoded(values: np.ndarray[Any, Any], attrs: dict[str, Any]) -> np.ndarray[Any, Any]:

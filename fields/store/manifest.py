@@ -41,6 +41,11 @@ def _canonical(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
 
 
+def _fingerprint(kind: str, arrays: Mapping[str, Mapping[str, Any]], files: Mapping[str, tuple[int, str]]) -> str:
+    content = {name: files[name] for name in sorted(files) if not name.endswith("zarr.json")}
+    return hashlib.sha256(_canonical({"kind": kind, "arrays": arrays, "content": content})).hexdigest()
+
+
 def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for name in ("stationpde", "zarr", "numcodecs", "numpy", "xarray"):
@@ -68,9 +73,7 @@ class Manifest:
         cls, kind: str, arrays: Mapping[str, Mapping[str, Any]], files: Mapping[str, tuple[int, str]]
     ) -> Manifest:
         """Describe a staged store; the fingerprint covers names, units and content, not the history."""
-        content = {name: files[name] for name in sorted(files) if not name.endswith("zarr.json")}
-        fingerprint = hashlib.sha256(_canonical({"kind": kind, "arrays": arrays, "content": content})).hexdigest()
-        return cls(kind, arrays, files, fingerprint, _versions())
+        return cls(kind, arrays, files, _fingerprint(kind, arrays, files), _versions())
 
     def to_bytes(self) -> bytes:
         """Return the content of the manifest file, hash included."""
@@ -111,9 +114,8 @@ class Manifest:
         except RecursionError:
             raise _damaged(path, "it is nested too deeply") from None
         version = body.get("schema_version")
-        intact = hashlib.sha256(_canonical(body)).hexdigest() == claimed
         # Compared byte by byte, so that a flipped bit in white space or an equal spelling is seen too.
-        if not intact or _canonical({**body, "sha256": claimed}) != raw:
+        if not _is_sealed(body, claimed, raw):
             raise _damaged(path, "its content does not fit its own checksum")
         if not isinstance(version, int) or version > SCHEMA_VERSION:
             raise CorruptStoreError(
@@ -123,16 +125,20 @@ class Manifest:
                 where=str(store),
                 do=f"pip install 'stationpde>={body.get('needs', '?')}'",
             )
-        try:
-            files = {name: (int(entry[0]), str(entry[1])) for name, entry in body["files"].items()}
-            manifest = cls(
-                body["kind"], body["arrays"], files, body["fingerprint"], body["versions"], version, body["needs"]
-            )
-            inside = all(_is_inside(name) for name in (*files, *manifest.arrays))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-            raise _damaged(path, "it lacks what a manifest has") from None
+        from fields.store.schemas import first_fault
+
+        fault = first_fault(body)
+        if fault is not None:
+            raise _damaged(path, f"it lacks what a manifest has, {fault}")
+        files = {name: (entry[0], entry[1]) for name, entry in body["files"].items()}
+        manifest = cls(
+            body["kind"], body["arrays"], files, body["fingerprint"], body["versions"], version, body["needs"]
+        )
+        inside = all(_is_inside(name) for name in (*files, *manifest.arrays))
         if not inside:
             raise _damaged(path, "it names files outside the store")
+        if _fingerprint(manifest.kind, manifest.arrays, files) != manifest.fingerprint:
+            raise _damaged(path, "its fingerprint is not that of what it lists")
         return manifest
 
     def quick_check(self, store: Path, names: Iterable[str] | None = None) -> ProblemReport:
@@ -183,10 +189,18 @@ class Manifest:
         return Problem(code, f"{part} of `{place}` {what}", where, why, "ingest the data again")
 
 
+def _is_sealed(body: Mapping[str, Any], claimed: Any, raw: bytes) -> bool:
+    try:
+        intact = hashlib.sha256(_canonical(body)).hexdigest() == claimed
+        return intact and _canonical({**body, "sha256": claimed}) == raw
+    except RecursionError:
+        return False
+
+
 def _is_inside(name: str) -> bool:
     """Return whether a path stays below the store; a manifest may come from anywhere."""
     parts = PurePosixPath(name).parts
-    return bool(parts) and parts[0] != "/" and ".." not in parts
+    return bool(parts) and "\0" not in name and parts[0] != "/" and ".." not in parts
 
 
 def _damaged(path: Path, why: str) -> CorruptStoreError:

@@ -314,7 +314,7 @@ def take_lock(folder: Path) -> Any:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        owner = atomic.read_json(folder / "owner.json") or {}
+        owner = atomic.read_table(folder / "owner.json") or {}
         raise LockedError(
             f"another process is writing it: pid {owner.get('pid', '?')} on {owner.get('host', '?')}",
             where=str(folder),
@@ -346,10 +346,9 @@ def reopen(folder: Path, description: str) -> bool:
     for torn in folder.rglob("*.partial"):
         torn.unlink(missing_ok=True)
     for path in (folder / "journal").glob("*.json"):
-        entry = atomic.read_json(path)
-        intact = isinstance(entry, dict) and all(
-            (data / name).exists() and list(file_entry(data / name)) == list(recorded)
-            for name, recorded in entry["files"].items()
+        files = (atomic.read_table(path) or {}).get("files")
+        intact = isinstance(files, dict) and all(
+            (data / name).is_file() and list(file_entry(data / name)) == recorded for name, recorded in files.items()
         )
         if not intact:
             path.unlink()

@@ -222,7 +222,7 @@ def _files_of(source: Observations, path: str | Path | None, command: str, stack
         source.to_netcdf(folder / _SAVED)
         return _IN_MEMORY, folder / _SAVED
     name = str(source)
-    files = Path(path) if path is not None else None if _dataset_name(source) else Path(source)
+    files = Path(path) if path is not None else None if _dataset_name(source) else atomic.as_path(source)
     if files is not None and files.exists():
         return name, files
     if _dataset_name(source):
@@ -268,7 +268,7 @@ class _Ingest:
             self.files, str(self.files.resolve()), self._settings(), *(() if order is None else (order,))
         )
         if store.is_store(target):
-            earlier = atomic.read_json(origin)
+            earlier = atomic.read_table(origin)
             if earlier is None or earlier.get("identity") == identity:
                 return target
             self.report.notice("SPDE-D157", "the files or options changed: they are read again", where=str(target))

@@ -7,6 +7,7 @@ needs the number of steps: a few real steps are timed first and as many are plan
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,12 +43,17 @@ class BudgetSpent(Exception):  # noqa: N818 - no fault: the best epoch so far is
     """The cap is reached while training."""
 
 
+def _is_positive(value: object) -> bool:
+    """Return whether a value of a file is a number that times and counts can be."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
 class Ledger:
     """CPU seconds that a cell has used, saved in a file over restarts; a kill loses a few seconds."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.spent: dict[str, float] = dict(atomic.read_json(path) or {})
+        self.spent = {name: float(s) for name, s in (atomic.read_table(path) or {}).items() if _is_positive(s)}
         self._what, self._since, self._written = "", 0.0, 0.0
 
     @contextmanager
@@ -125,8 +131,9 @@ class Pace:
     @classmethod
     def read_or_measure(cls, path: Path, measure: Callable[[], Pace]) -> Pace:
         """Read the pace that an earlier start wrote, else measure and write it: a resumed run must plan the same."""
-        saved = atomic.read_json(path)
-        if isinstance(saved, dict) and set(saved) == set(cls.__dataclass_fields__):
+        saved = atomic.read_table(path)
+        names = set(cls.__dataclass_fields__)
+        if saved is not None and set(saved) == names and all(map(_is_positive, saved.values())):
             return cls(**saved)
         pace = measure()
         with atomic.machine_faults(path):

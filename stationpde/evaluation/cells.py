@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
 
 import stationpde
 from fields import atomic
@@ -22,6 +23,7 @@ from stationpde.errors import CorruptArtefactError
 from stationpde.evaluation.contestants import Task, contestant
 from stationpde.evaluation.error_sums import ErrorStatistics
 from stationpde.evaluation.metrics import mean_over, normalised_mse, scores_by, station_scales
+from stationpde.evaluation.schemas import CellFile, require_agreement
 
 if TYPE_CHECKING:
     from stationpde.config import Config
@@ -98,26 +100,27 @@ def read_cell(path: Path) -> Cell:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError("too large")
         content = json.loads(atomic.read_regular(path))
-        if content.pop("kind") != _KIND or content.pop("schema_version") != _SCHEMA:
-            raise ValueError("another kind or version")
+        _require_schema(content)
+        del content["kind"], content["schema_version"]
         # Cells of versions without `leave_out` score all stations.
         fields = {"leave_out": 0, **{name: content.pop(name) for name in Task.__dataclass_fields__ if name in content}}
         task = Task(**{**fields, "overrides": tuple(fields["overrides"])})
         statistics = ErrorStatistics.from_dict(content.pop("statistics"))
-        return _cell_of(task, content, statistics)
-    except (atomic.NotRegularFileError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        require_agreement(statistics, content["scores"])
+        return Cell(task, content.pop("settings"), content, statistics)
+    except (OSError, atomic.NotRegularFileError, ValueError, RecursionError) as problem:
         raise CorruptArtefactError(
             f"{path.name} is no finished cell of a benchmark: {problem}", code="SPDE-B012", where=str(path),
             do="remove it: the same command computes it again",
         ) from None  # fmt: skip
 
 
-def _cell_of(task: Task, content: dict[str, Any], statistics: ErrorStatistics) -> Cell:
-    settings = str(content.pop("settings"))
-    for name in ("scores", "data", "training", "versions"):
-        if not isinstance(content[name], dict):
-            raise ValueError(f"`{name}` is no table")
-    return Cell(task, settings, content, statistics)
+def _require_schema(content: Any) -> None:
+    try:
+        CellFile.model_validate(content)
+    except ValidationError as problem:
+        error = problem.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"`{'.'.join(str(part)[:80] for part in error['loc'])}`: {error['msg']}") from None
 
 
 def data_facts(source: WindowSource, name: str, starts: Any) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class ModelFitter:
                 pace = Pace.read_or_measure(run / ".pace.json", lambda: Pace.measure(config, source, build))
             prepared = self._prepared(config, source, run, build, ledger, cap)
             cap = max(1.0, cap - sum(ledger.spent.get(what, 0.0) for what in ("search", "pace", "prepare")))
-            planned = atomic.read_json(run / ".plan.json") or _planned(pace, cap)
+            planned = _saved_plan(run / ".plan.json") or _planned(pace, cap)
             _write(run / ".plan.json", planned)
             most = planned["steps"] if config.train.max_steps is None else min(planned["steps"], config.train.max_steps)
             config = config.with_overrides([f"train.max_steps={most}"])
@@ -201,9 +201,9 @@ class ModelFitter:
         first = {name: values[0] for name, values in peer.switches.items()}
         if task.recipe == "paper":
             return first
-        saved = atomic.read_json(run / ".search.json")
+        saved = (atomic.read_table(run / ".search.json") or {}).get("chosen")
         if isinstance(saved, dict):
-            return dict(saved["chosen"])
+            return dict(saved)
         rates = peer.rates or (config.train.lr,)
         tries = len(rates) + sum(len(values) - 1 for values in peer.switches.values())
         if tries == 1:
@@ -282,6 +282,14 @@ class _Trial:
             return _WORST
         best_score = (RunDirectory(folder).best() or {}).get("score")
         return _WORST if best_score is None else float(best_score)
+
+
+def _saved_plan(path: Path) -> dict[str, int] | None:
+    """Read a plan that `_planned` made; None if the file holds none."""
+    plan = atomic.read_table(path)
+    if not plan or "steps" not in plan or any(type(number) is not int or number < 1 for number in plan.values()):
+        return None
+    return plan
 
 
 def _planned(pace: Pace, seconds: float) -> dict[str, int]:

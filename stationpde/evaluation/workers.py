@@ -41,8 +41,8 @@ class _Worker:
         self.log.close()
         if code == 0:
             return None
-        failure: dict[str, Any] = atomic.read_json(self.answer) or {}
-        if not failure:
+        failure: dict[str, Any] = atomic.read_table(self.answer) or {}
+        if not {"message", "code"} <= failure.keys():
             return ResourceError(
                 f"the process of a cell ended with code {code}", code="SPDE-B013", where=self.log.name,
                 do="read the end of its log; the same command resumes",

@@ -24,7 +24,7 @@ from fields.variables import STATE_VARIABLES, cf_attributes
 from stationpde.errors import CorruptArtefactError, ResourceError, UsageError
 from stationpde.forecasting.forecast import with_altitudes
 from stationpde.forecasting.programs import Format, Program, programs_of, write_programs
-from stationpde.forecasting.rollout import ABOUT, Rollout
+from stationpde.forecasting.rollout import ABOUT, Rollout, seal_of
 from stationpde.model import StationPDEModel
 from stationpde.physics import DAY, clipped, to_observed
 from stationpde.runs import LoadedRun
@@ -157,4 +157,5 @@ def _write_about(
         },
         "sha256": {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())},
     }
-    (folder / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
+    sealed = {**about, "about_sha256": seal_of(json.loads(json.dumps(about)))}
+    (folder / ABOUT).write_text(json.dumps(sealed, indent=1), encoding="utf-8")

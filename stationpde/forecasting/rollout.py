@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,12 +18,17 @@ from torch import Tensor
 from fields.atomic import NotRegularFileError, read_regular
 from stationpde.errors import CorruptArtefactError, ResourceError
 from stationpde.forecasting.programs import Format
+from stationpde.forecasting.schemas import first_fault
 
-__all__ = ["ABOUT", "Rollout", "read_about"]
+__all__ = ["ABOUT", "Rollout", "read_about", "seal_of"]
 
 ABOUT = "export.json"
 """File beside the programs that describes them."""
 
+_ODD_PROGRAM = (
+    zipfile.BadZipFile, OSError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError,
+    RuntimeError, NotImplementedError, struct.error, zlib.error,
+)  # fmt: skip
 Runnable = Callable[..., tuple[Tensor, ...]]
 
 
@@ -89,21 +97,56 @@ class Rollout:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Read ``export.json`` of an export, and check its files by their checksums."""
+    """Read ``export.json`` of an export, and check it and the programs by their checksums.
+
+    Raises
+    ------
+    CorruptArtefactError
+        If a file is missing, damaged, a link out of the folder, or not what an export holds.
+    """
     try:
         about: dict[str, Any] = json.loads(read_regular(folder / ABOUT))
-        for name, digest in about["sha256"].items():
-            if hashlib.sha256(read_regular(folder / Path(name).name)).hexdigest() != digest:
-                raise CorruptArtefactError(f"{name} is damaged: its SHA-256 does not fit", where=str(folder))
-    except (OSError, NotRegularFileError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise CorruptArtefactError(
-            "there is no whole export", code="SPDE-T102", where=str(folder), do="stationpde export RUN -o DIR --force"
-        ) from problem
+        fault = first_fault(about)
+        if fault is None and about.get("about_sha256") not in (None, seal_of(about)):
+            fault = "its SHA-256 does not fit"
+    except (OSError, NotRegularFileError, ValueError, RecursionError) as problem:
+        raise _no_export(folder, "there is no whole export") from problem
+    if fault is not None:
+        raise _no_export(folder, f"there is no whole export: {ABOUT} is damaged, {fault}")
+    for name, digest in about["sha256"].items():
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise _no_export(folder, f"there is no whole export: {name} leads out of it")
+        try:
+            content = read_regular(folder / name)
+        except (OSError, NotRegularFileError) as problem:
+            raise _no_export(folder, "there is no whole export") from problem
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise CorruptArtefactError(f"{name} is damaged: its SHA-256 does not fit", where=str(folder))
     return about
 
 
+def seal_of(about: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the content of ``export.json`` without its own."""
+    content = {name: value for name, value in about.items() if name != "about_sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _no_export(folder: Path, what: str) -> CorruptArtefactError:
+    return CorruptArtefactError(
+        what, code="SPDE-T102", where=str(folder), do="stationpde export RUN -o DIR --force"
+    )
+
+
 def _load_pt2(path: Path, names: Sequence[str]) -> Runnable:
-    loaded: Any = torch.export.load(path).module()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+        if broken is not None:
+            raise zipfile.BadZipFile(broken)
+        loaded: Any = torch.export.load(path).module()
+    # Intact files that no export wrote: what torch raises for them depends on the member that is odd.
+    except _ODD_PROGRAM as problem:
+        raise _no_export(path.parent, f"{path.name} is no exported program") from problem
     return lambda *inputs: tuple(loaded(*inputs))
 
 
@@ -116,7 +159,11 @@ def _load_onnx(path: Path, names: Sequence[str]) -> Runnable:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    # The compiled module has a class of its own for each fault, without a base.
+    except _faults_of(onnxruntime) as problem:
+        raise _no_export(path.parent, f"{path.name} is no exported program") from problem
     needed = [entry.name for entry in session.get_inputs()]
 
     def run(*inputs: Tensor) -> tuple[Tensor, ...]:
@@ -125,3 +172,11 @@ def _load_onnx(path: Path, names: Sequence[str]) -> Runnable:
         return tuple(torch.from_numpy(x) for x in session.run(None, {name: named[name].numpy() for name in needed}))
 
     return run
+
+
+def _faults_of(onnxruntime: Any) -> tuple[type[Exception], ...]:
+    """Return the classes of errors that onnxruntime raises."""
+    state = getattr(getattr(onnxruntime, "capi", None), "onnxruntime_pybind11_state", None)
+    kinds = (value for value in vars(state).values()) if state is not None else ()
+    compiled = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception))
+    return (RuntimeError, ValueError, OSError, *compiled)

@@ -78,6 +78,15 @@ class RunScores:
         return {"scores": scores, "router": router, "windows": self.windows}
 
     @classmethod
+    def can_read(cls, content: Mapping[str, Any]) -> bool:
+        """Return whether a table is one that `to_dict` returned."""
+        try:
+            cls.from_dict(content)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+            return False
+        return True
+
+    @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> RunScores:
         """Build the scores from what `to_dict` returned."""
         router = None if content["router"] is None else np.asarray(content["router"], np.float64)

@@ -14,6 +14,8 @@ from .run_directory import find_runs as find_runs
 from .run_summary import collect as collect
 from .run_summary import inspect as inspect
 from .run_summary import summary as summary
+from .schemas import SavedState as SavedState
+from .schemas import require_schema as require_schema
 from .sealed import read_sealed as read_sealed
 from .sealed import write_sealed as write_sealed
 from .tensor_file import encode as encode

@@ -16,7 +16,7 @@ from torch import Tensor
 from fields import atomic
 from stationpde.errors import CorruptArtefactError
 from stationpde.runs import checkpoint_files as files
-from stationpde.runs.sealed import sealed
+from stationpde.runs.sealed import read_plain, sealed
 from stationpde.runs.tensor_file import encode, read_tensors
 
 __all__ = ["Checkpoint", "load_weights", "read_checkpoint", "weights_sha256", "write_checkpoint"]
@@ -99,10 +99,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         If a file is damaged, malicious or missing.
     """
     files.verify(path)
-    try:
-        state = json.loads(atomic.read_regular(path / "state.json"))
-    except (ValueError, RecursionError):
-        raise CorruptArtefactError("state.json is no JSON", where=str(path / "state.json")) from None
+    state = read_plain(path / "state.json")
     model, optim = (read_tensors(path / f"{name}.safetensors") for name in ("model", "optim"))
     return Checkpoint(files.step_of(path), model, optim, state)
 

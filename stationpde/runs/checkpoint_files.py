@@ -10,12 +10,13 @@ import hashlib
 import logging
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from fields.atomic import open_regular
 from stationpde.errors import CorruptArtefactError
+from stationpde.runs.ownership import FOREIGN
 from stationpde.runs.sealed import read_sealed
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "clear_scratch",
     "file_hash",
+    "is_name",
     "listed",
     "name_of",
     "newest_valid",
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 FILES = ("model.safetensors", "optim.safetensors", "state.json")
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
-_NAME = re.compile(r"step-(\d{1,15})$")
+_NAME = re.compile(r"step-([0-9]{1,15})")
 
 
 def name_of(step: int) -> str:
@@ -45,9 +47,14 @@ def name_of(step: int) -> str:
     return f"step-{step}"
 
 
+def is_name(name: str) -> bool:
+    """Return whether a name is one that checkpoints have: ``step-N``."""
+    return _NAME.fullmatch(name) is not None
+
+
 def step_of(path: Path) -> int:
     """Read the step from the name of a checkpoint."""
-    match = _NAME.match(path.name)
+    match = _NAME.fullmatch(path.name)
     if not match:
         raise CorruptArtefactError(f"'{path.name}' is not the name of a checkpoint", where=str(path))
     return int(match[1])
@@ -57,7 +64,7 @@ def listed(folder: Path) -> list[Path]:
     """List the checkpoints of a run, oldest step first; the order is by step, never by time."""
     if not folder.is_dir():
         return []
-    return sorted((p for p in folder.iterdir() if _NAME.match(p.name) and p.is_dir()), key=step_of)
+    return sorted((p for p in folder.iterdir() if _NAME.fullmatch(p.name) and p.is_dir()), key=step_of)
 
 
 def file_hash(path: Path) -> str:
@@ -74,21 +81,28 @@ def verify(path: Path) -> dict[str, Any]:
     CorruptArtefactError
         With the name of the file that is damaged, missing or not expected, or the version that cannot be read.
     """
+    from stationpde.runs.schemas import CheckpointManifest, require_schema
+
     manifest = read_sealed(path / MANIFEST)
-    version = manifest.get("schema_version")
+    version, versions = manifest.get("schema_version"), manifest.get("versions")
     if not isinstance(version, int) or version > SCHEMA_VERSION:
+        needed = str(versions.get("stationpde")) if isinstance(versions, dict) else ""
+        needed = needed if re.fullmatch(r"[0-9][0-9a-z.+]{0,40}", needed) else ""
         raise CorruptArtefactError(
             f"{path.name} has schema version {version}, this stationpde reads up to {SCHEMA_VERSION}",
             code="SPDE-T053",
             where=str(path),
-            do=f"install stationpde {manifest.get('versions', {}).get('stationpde', 'of a later version')} or later",
+            do=f"install stationpde {needed} or later" if needed else "pip install --upgrade stationpde",
         )
-    if manifest.get("step") != step_of(path):
+    require_schema(CheckpointManifest, manifest, path / MANIFEST)
+    if manifest["step"] != step_of(path):
         raise CorruptArtefactError(f"{path.name} holds step {manifest.get('step')}", where=str(path))
     if {entry.name for entry in path.iterdir()} != {MANIFEST, *FILES}:
         raise CorruptArtefactError(f"{path.name} does not hold the files of a checkpoint", where=str(path))
     for name in FILES:
-        about = manifest["files"][name]
+        about = manifest["files"].get(name)
+        if about is None:
+            raise CorruptArtefactError(f"the manifest of {path.name} does not list {name}", where=str(path))
         if not (path / name).is_file():
             raise CorruptArtefactError(f"{name} of {path.name} is no regular file", where=str(path / name))
         size = (path / name).stat().st_size
@@ -103,19 +117,26 @@ def verify(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def newest_valid(folder: Path) -> Path | None:
+def newest_valid(folder: Path, check: Callable[[Path], Any] = verify) -> Path | None:
     """Return the newest intact checkpoint, with a warning for every newer damaged one; None if there is none.
+
+    Parameters
+    ----------
+    folder : directory of the checkpoints of a run
+    check : raises for a checkpoint that cannot be used
 
     Raises
     ------
     CorruptArtefactError
-        If there are checkpoints and all of them are damaged.
+        If there are checkpoints and all of them are damaged, or one of them is of another run.
     """
     checkpoints = listed(folder)
     for path in reversed(checkpoints):
         try:
-            verify(path)
+            check(path)
         except CorruptArtefactError as problem:
+            if problem.code == FOREIGN:
+                raise
             log.warning("%s: %s; going back to the one before", path, problem.message)
             continue
         return path

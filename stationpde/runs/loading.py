@@ -75,12 +75,26 @@ def load_run(
         )
     _refuse_foreign(directory)
     record = directory.record()
-    config = _config_of(directory, record, backend)
+    config = _config_of(directory, backend)
     folder = directory.checkpoint(checkpoint)
     tensors = load_weights(folder)
-    model = _model_of(config, tensors, folder).to(device).eval()
+    model = _model_of(config, tensors, folder).to(_device(device)).eval()
     model.requires_grad_(False)
     return LoadedRun(model, directory.path, folder.name, record)
+
+
+def _device(name: object) -> torch.device:
+    """Return the device of a name, if there is such a one here."""
+    try:
+        if not isinstance(name, str | torch.device):
+            raise RuntimeError("it is no name")
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError, ValueError):
+        raise UsageError(
+            f"there is no device {str(name)[:80]!r} here", code="SPDE-T001", do="give cpu as the device"
+        ) from None
+    return device
 
 
 def _refuse_foreign(directory: RunDirectory) -> None:
@@ -95,9 +109,9 @@ def _refuse_foreign(directory: RunDirectory) -> None:
     )  # fmt: skip
 
 
-def _config_of(run: RunDirectory, record: Mapping[str, Any], backend: str | None) -> Config:
+def _config_of(run: RunDirectory, backend: str | None) -> Config:
     try:
-        config = Config.from_saved(record.get("config") or {}, where=str(run.record_path))
+        config = run.stored_config()
     except ConfigError as problem:
         # The file is intact, so another version wrote it.
         raise CorruptArtefactError(
@@ -119,11 +133,13 @@ def _model_of(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> St
     # Runs of versions that did not save the length of the record count as longer than any.
     tensors = {f"{_STATISTICS}days": torch.tensor([math.inf], dtype=torch.float64), **tensors}
     try:
-        return StationPDEModel.from_tensors(config, StateStatistics.ids_in(saved_statistics), tensors)
+        model = StationPDEModel.from_tensors(config, StateStatistics.ids_in(saved_statistics), tensors)
+        _require_types(model, tensors)
+        return model
     except StationPDEError:
         raise
     # Intact files whose content no training wrote: any wrong shape or number leads to the same error.
-    except (KeyError, ValueError, TypeError, IndexError, RuntimeError, struct.error, FieldsError) as problem:
+    except (LookupError, ValueError, TypeError, ArithmeticError, RuntimeError, struct.error, FieldsError) as problem:
         if isinstance(problem, json.JSONDecodeError):
             reason = "its station names are unreadable"
         else:
@@ -132,3 +148,10 @@ def _model_of(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> St
             f"the checkpoint does not fit its configuration: {reason}", code="SPDE-T054", where=str(folder),
             do="use it with the configuration that it was trained with",
         ) from problem  # fmt: skip
+
+
+def _require_types(model: StationPDEModel, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors of another type than the model's, which torch would convert."""
+    for name, value in model.state_dict().items():
+        if value.dtype != tensors[name].dtype:
+            raise TypeError(f"`{name}` is {tensors[name].dtype}, the model has {value.dtype}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fields import atomic
+from fields.errors import counted
 
-__all__ = ["MetricsLog", "read_metrics"]
+__all__ = ["MetricsLog", "damaged_lines", "read_metrics"]
+
+log = logging.getLogger(__name__)
 
 # Keys of a record that differ between two runs of the same seed.
 CLOCK_KEYS = ("seconds",)
@@ -57,24 +61,44 @@ class MetricsLog:
 
 
 def read_metrics(path: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """Read the records of a run, all or those of one kind (``step``, ``validation``); each step once, the last wins."""
+    """Read the records of a run, all or those of one kind (``step``, ``validation``); each step once, the last wins.
+
+    Lines that are no records are left out with a warning; the last one may be that of a process that was killed.
+    """
     records: dict[tuple[Any, Any], dict[str, Any]] = {}
+    damaged = damaged_lines(path)
+    if damaged:
+        log.warning("%s: %s cannot be read and left out", path, counted(damaged, "line"))
     for _, record in _records(path):
         if kind is None or record.get("kind") == kind:
             records[record.get("kind"), record["step"]] = record
     return list(records.values())
 
 
+def damaged_lines(path: Path) -> int:
+    """Count the whole lines that are no records."""
+    return sum(record is None and line.endswith(b"\n") for line, record in _lines(path))
+
+
 def _records(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    return ((line, record) for line, record in _lines(path) if record is not None)
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Yield every line with its record; None where it is none."""
+    from pydantic import ValidationError
+
+    from stationpde.runs.schemas import MetricsRecord
+
     if not path.exists():
         return
     for line in atomic.read_regular(path).splitlines(keepends=True):
         try:
             record = json.loads(line)
-        except ValueError:
-            continue
-        if line.endswith(b"\n") and isinstance(record, dict) and isinstance(record.get("step"), int):
-            yield line, record
+            MetricsRecord.model_validate(record)
+        except (ValueError, RecursionError, ValidationError):
+            record = None
+        yield line, record if line.endswith(b"\n") else None
 
 
 def _finite(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fields import atomic
 from stationpde.errors import ConfigError, CorruptArtefactError, UsageError
-from stationpde.runs import checkpoint_files
+from stationpde.runs import checkpoint_files, ownership
 from stationpde.runs.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class RunDirectory:
     """The files of one run."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = atomic.as_path(path)
         self.config = self.path / "config.toml"
         self.record_path = self.path / "run.json"
         self.metrics = self.path / "metrics.jsonl"
@@ -83,13 +83,35 @@ class RunDirectory:
 
     def record(self) -> dict[str, Any]:
         """Read the record: the configuration under ``config``, and the circumstances of the start."""
-        return read_sealed(self.record_path)
+        from stationpde.runs.schemas import RunRecord, require_schema
+
+        record = read_sealed(self.record_path)
+        require_schema(RunRecord, record, self.record_path)
+        return record
 
     def stored_config(self) -> Config:
-        """Read the configuration that the run was begun with."""
+        """Read the configuration that the run was begun with.
+
+        Raises
+        ------
+        ConfigError
+            If this version cannot read it.
+        CorruptArtefactError
+            If it is not the one whose hash and seed the record holds.
+        """
         from stationpde.config import Config
 
-        return Config.from_saved(self.record()["config"], where=str(self.record_path))
+        record = self.record()
+        config = Config.from_saved(record["config"], where=str(self.record_path))
+        facts = {"config_hash": config.hash(), "seed": config.train.seed}
+        for name, value in facts.items():
+            if record.get(name) not in (None, value):
+                raise CorruptArtefactError(
+                    f"run.json contradicts itself: `{name}` is not that of its configuration", code="SPDE-T057",
+                    where=str(self.record_path),
+                    do="restore it from a copy, or train the run again in another directory",
+                )  # fmt: skip
+        return config
 
     def require_same(self, config: Config, data_fingerprint: str, do: str) -> None:
         """Refuse to resume with another configuration or other data.
@@ -122,39 +144,131 @@ class RunDirectory:
 
     def best(self) -> dict[str, Any] | None:
         """Read name, step and score of the best checkpoint; None before the first validation."""
-        return read_sealed(self.best_path) if self.best_path.exists() else None
+        from stationpde.runs.schemas import BestRecord, require_schema
+
+        if not self.best_path.exists():
+            return None
+        best = read_sealed(self.best_path)
+        require_schema(BestRecord, best, self.best_path)
+        return best
 
     def result(self) -> dict[str, Any] | None:
-        """Read the result of the finished run; None while it is not finished."""
-        return read_sealed(self.result_path) if self.result_path.exists() else None
+        """Read the result of the finished run, with paths where the run now is; None while it is not finished."""
+        from stationpde.runs.schemas import ResultRecord, require_schema
+
+        if not self.result_path.exists():
+            return None
+        result = read_sealed(self.result_path)
+        require_schema(ResultRecord, result, self.result_path)
+        best = self.best()
+        if best is not None and result["best"] is not None:
+            same = best["checkpoint"] == Path(result["best"]).name and best["score"] == result["score"]
+            if not same or best.get("variables") != result["validation"]:
+                raise CorruptArtefactError(
+                    "result.json is not the result of the checkpoint that best.json names", code="SPDE-T057",
+                    where=str(self.result_path), do=f"stationpde run verify {shlex.quote(str(self.path))}",
+                )  # fmt: skip
+        here = {key: self.checkpoints / Path(result[key]).name for key in ("checkpoint", "best") if result[key]}
+        return {**result, "run": str(self.path), **{key: str(path) for key, path in here.items()}}
+
+    def verify(self, path: Path) -> dict[str, Any]:
+        """Verify a checkpoint: inside the run, whole, and of the run's configuration, data and seed.
+
+        Returns
+        -------
+        Its manifest.
+
+        Raises
+        ------
+        CorruptArtefactError
+            If it is damaged, elsewhere, or of another run.
+        """
+        return self._verified(path, self.record())
+
+    def _verified(self, path: Path, record: Mapping[str, Any]) -> dict[str, Any]:
+        ownership.require_inside(path, self.path)
+        manifest = checkpoint_files.verify(path)
+        ownership.require_own(manifest, record, path, self.path)
+        return manifest
+
+    def newest_valid(self) -> Path | None:
+        """Return the newest intact checkpoint, with a warning for every newer damaged one; None if there is none.
+
+        Raises
+        ------
+        CorruptArtefactError
+            If all checkpoints are damaged, or one that was looked at is of another run.
+        """
+        if not checkpoint_files.listed(self.checkpoints):
+            return None
+        record = self.record()
+        return checkpoint_files.newest_valid(self.checkpoints, lambda path: self._verified(path, record))
 
     def checkpoint(self, which: str = "best") -> Path:
         """Return the checkpoint to use, verified: ``best`` (else the last), ``last``, or ``step-N``.
 
         Raises
         ------
+        UsageError
+            If there is no checkpoint of that name.
         CorruptArtefactError
-            If it is damaged or there is none.
+            If it is damaged, of another run, or there is none.
         """
-        path: Path | None
-        if which == "best" and (best := self.best()) is not None:
-            path = self.checkpoints / str(best["checkpoint"])
-            try:
-                checkpoint_files.verify(path)
-            except CorruptArtefactError as problem:
-                log.warning("the best checkpoint cannot be used (%s); taking the newest that can", problem.message)
-                path = checkpoint_files.newest_valid(self.checkpoints)
-        elif which.startswith("step-"):
-            path = self.checkpoints / which
-            checkpoint_files.verify(path)
-        else:
-            path = checkpoint_files.newest_valid(self.checkpoints)
-        if path is None:
+        if which not in ("best", "last"):
+            path = self._named(which)
+            self.verify(path)
+            return path
+        best = self.best() if which == "best" else None
+        newest = self.newest_valid() if best is None else self._best_valid(best)
+        if newest is None:
             raise CorruptArtefactError(
                 "there is no checkpoint", where=str(self.path),
                 do=f"stationpde train … --run {shlex.quote(str(self.path))}",
             )  # fmt: skip
+        return newest
+
+    def _best_valid(self, best: Mapping[str, Any]) -> Path | None:
+        """Return the best checkpoint, or the newest with a warning where the best is damaged."""
+        path = self.checkpoints / str(best["checkpoint"])
+        record = self.record()
+        try:
+            self._verified(path, record)
+        except CorruptArtefactError as problem:
+            if problem.code == ownership.FOREIGN:
+                raise
+            log.warning("the best checkpoint cannot be used (%s); taking the newest that can", problem.message)
+            return self.newest_valid()
+        self.require_best(best)
         return path
+
+    def require_best(self, best: Mapping[str, Any]) -> None:
+        """Refuse a best.json that is not what the checkpoint holds that it names; one that is damaged holds nothing.
+
+        Raises
+        ------
+        CorruptArtefactError
+        """
+        state = atomic.read_json(self.checkpoints / str(best["checkpoint"]) / "state.json")
+        if isinstance(state, dict) and state.get("best") != best:
+            raise CorruptArtefactError(
+                f"best.json is not what {best['checkpoint']} holds as the best", code="SPDE-T057",
+                where=str(self.best_path), do=f"stationpde run verify {shlex.quote(str(self.path))}",
+            )  # fmt: skip
+
+    def _named(self, which: str) -> Path:
+        """Return the checkpoint of a name that is in the run's folder."""
+        names = [path.name for path in checkpoint_files.listed(self.checkpoints)]
+        listed = ", ".join(["best", "last", *names])
+        if not isinstance(which, str) or not checkpoint_files.is_name(which):
+            raise UsageError(
+                f"'{which}' is no name of a checkpoint; this run has {listed}", code="SPDE-T058",
+                where=str(self.path), do="--checkpoint best",
+            )  # fmt: skip
+        if which not in names:
+            raise CorruptArtefactError(
+                f"there is no checkpoint {which}; this run has {listed}", where=str(self.path), do="--checkpoint best"
+            )
+        return self.checkpoints / which
 
     def forks(self) -> RunDirectory:
         """Return a directory beside this one that does not exist yet: ``NAME-2``, ``NAME-3`` …"""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from stationpde.errors import CorruptArtefactError
-from stationpde.runs import checkpoint_files
+from fields.errors import counted
+from stationpde.errors import ConfigError, CorruptArtefactError
+from stationpde.runs import checkpoint_files, ownership
 from stationpde.runs.lock import RunLock
-from stationpde.runs.metrics_log import read_metrics
+from stationpde.runs.metrics_log import damaged_lines, read_metrics
 from stationpde.runs.run_directory import RunDirectory
-from stationpde.runs.sealed import read_sealed
+from stationpde.runs.sealed import read_plain
 
 __all__ = ["collect", "inspect", "summary"]
 
@@ -20,7 +24,10 @@ def summary(run: RunDirectory) -> dict[str, Any]:
     about |= {"variant": None, "seed": None}
     try:
         record, best, result = run.record(), run.best(), run.result()
-    except CorruptArtefactError:
+        config = run.stored_config()
+        if best is not None:
+            run.require_best(best)
+    except (CorruptArtefactError, ConfigError):
         return about
     saved = checkpoint_files.listed(run.checkpoints)
     state = "done" if result else ("stopped" if saved else "begun")
@@ -29,29 +36,48 @@ def summary(run: RunDirectory) -> dict[str, Any]:
         "state": state,
         "steps": checkpoint_files.step_of(saved[-1]) if saved else 0,
         "score": None if best is None else best["score"],
-        "variant": record["config"].get("variant"),
+        "variant": config.variant,
         "seed": record.get("seed"),
     }
 
 
 def inspect(run: RunDirectory) -> dict[str, Any]:
     """Check every record and checkpoint; ``files`` maps each to its problem, or None."""
-    problems: dict[str, str | None] = {}
-    for path in (run.record_path, run.best_path, run.result_path):
-        if path.exists() or path == run.record_path:
-            problems[path.name] = _problem(read_sealed, path)
+    problems: dict[str, str | None] = {run.record_path.name: _problem(run.stored_config)}
+    if run.best_path.exists():
+        problems[run.best_path.name] = _problem(lambda: run.require_best(run.best() or {}))
+    if run.result_path.exists():
+        problems[run.result_path.name] = _problem(run.result)
     for path in checkpoint_files.listed(run.checkpoints):
-        problems[path.name] = _problem(checkpoint_files.verify, path)
-    steps = [record["step"] for record in read_metrics(run.metrics, "step")]
-    gaps = sorted(set(range(1, max(steps, default=0) + 1)) - set(steps))
-    problems["metrics.jsonl"] = f"steps are missing, the first is {gaps[0]}" if gaps else None
+        problems[path.name] = _problem(partial(_check_checkpoint, run, path))
+    problems["metrics.jsonl"] = _problem_of_metrics(run)
     return {"ok": not any(problems.values()), "files": problems}
 
 
-def _problem(check: Any, path: Any) -> str | None:
+def _check_checkpoint(run: RunDirectory, path: Path) -> None:
+    """Check a checkpoint as a start reads it; without the record of the run, by its own files alone."""
+    from stationpde.runs.schemas import SavedState, require_schema
+
+    ownership.require_inside(path, run.path)
+    manifest = checkpoint_files.verify(path)
+    if _problem(run.record) is None:
+        ownership.require_own(manifest, run.record(), path, run.path)
+    require_schema(SavedState, read_plain(path / "state.json"), path / "state.json")
+
+
+def _problem_of_metrics(run: RunDirectory) -> str | None:
+    damaged = damaged_lines(run.metrics)
+    if damaged:
+        return f"{counted(damaged, 'line')} cannot be read"
+    steps = sorted({record["step"] for record in read_metrics(run.metrics, "step")})
+    missing = next((number for number, step in enumerate(steps, start=1) if step != number), None)
+    return None if missing is None else f"steps are missing, the first is {missing}"
+
+
+def _problem(check: Callable[[], Any]) -> str | None:
     try:
-        check(path)
-    except CorruptArtefactError as problem:
+        check()
+    except (CorruptArtefactError, ConfigError) as problem:
         return problem.message
     return None
 
@@ -59,9 +85,20 @@ def _problem(check: Any, path: Any) -> str | None:
 def collect(run: RunDirectory) -> list[str]:
     """Remove unfinished files and checkpoints that are neither the last two nor the best; return their names."""
     with RunLock(run.path):
+        _refuse_foreign(run)
         before = {path.name for path in run.checkpoints.iterdir()} if run.checkpoints.is_dir() else set()
-        checkpoint_files.clear_scratch(run.checkpoints)
         best = run.best()
+        checkpoint_files.clear_scratch(run.checkpoints)
         checkpoint_files.prune(run.checkpoints, keep=[best["checkpoint"]] if best else [])
         after = {path.name for path in run.checkpoints.iterdir()} if run.checkpoints.is_dir() else set()
         return sorted(before - after)
+
+
+def _refuse_foreign(run: RunDirectory) -> None:
+    """Refuse to clean a run with checkpoints of another: they would count among the last two."""
+    for path in checkpoint_files.listed(run.checkpoints):
+        try:
+            run.verify(path)
+        except CorruptArtefactError as problem:
+            if problem.code == ownership.FOREIGN:
+                raise

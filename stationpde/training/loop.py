@@ -146,7 +146,7 @@ class Trainer:
     def _roll_back(self) -> None:
         guard = self.state.guard
         skipped, rollbacks, scale = guard.skipped, guard.rollbacks, self.state.optimiser.rate_scale
-        newest = checkpoint_files.newest_valid(self.run.checkpoints)
+        newest = self.run.newest_valid()
         assert newest is not None, "step 0 was saved"
         bad = self.state.step
         self.state.restore(newest)

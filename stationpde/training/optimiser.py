@@ -29,6 +29,14 @@ LARGEST_GRADIENT = 1.0
 _SLOTS = ("exp_avg", "exp_avg_sq", "step")
 
 
+def _fit(moments: Mapping[str, Tensor], parameter: Tensor) -> bool:
+    """Return whether saved moments are those of a parameter; their count of steps is a number by itself."""
+    return all(
+        tensor.shape == (() if slot == "step" else parameter.shape) and tensor.is_floating_point()
+        for slot, tensor in moments.items()
+    )
+
+
 def learning_rate(step: int, total: int, peak: float, schedule: str = "one_cycle") -> float:
     """Return the learning rate of a step, 0 ≤ ``step`` < ``total``."""
     if schedule == "constant":
@@ -124,6 +132,6 @@ class Optimiser:
             moments = {slot: tensors[f"{slot}/{name}"] for slot in _SLOTS if f"{slot}/{name}" in tensors}
             if not moments:
                 continue
-            if len(moments) != len(_SLOTS) or moments["exp_avg"].shape != parameter.shape:
+            if len(moments) != len(_SLOTS) or not _fit(moments, parameter):
                 raise CorruptArtefactError(f"the optimiser's state of `{name}` does not fit the model")
             self._state[parameter] = {slot: moments[slot].to(parameter.device, copy=True) for slot in _SLOTS}

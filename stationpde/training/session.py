@@ -87,7 +87,9 @@ class TrainResult:
         # Files sort their keys; tables have the order of `STATE_VARIABLES`.
         scores = values["validation"]
         ordered = {name: scores[name] for name in STATE_VARIABLES if name in scores}
-        return cls(**{**values, **paths, "best": best, "validation": ordered})
+        fields = cls.__dataclass_fields__.keys() - {"details"}
+        named = {name: value for name, value in values.items() if name in fields}
+        return cls(**{**named, **paths, "best": best, "validation": ordered})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON-ready values."""
@@ -210,10 +212,12 @@ def _decide(
         if checkpoint_files.listed(run.checkpoints):
             raise CorruptArtefactError("the run has checkpoints but no run.json", where=str(run.path))
         run.create(config, about)
+    # Threads and intervals of checkpoints may change; a checkpoint names the configuration that the run was begun with.
+    about["config_hash"] = run.record().get("config_hash", about["config_hash"])
     checkpoint_files.clear_scratch(run.checkpoints)
-    newest = checkpoint_files.newest_valid(run.checkpoints)
+    newest = run.newest_valid()
     if newest is not None:
-        _compare(newest, about, options.strict)
+        _compare(run.verify(newest), newest, about, options.strict)
         log.info("resuming from %s", newest)
     source = None if init is None else str(RunDirectory(init).checkpoint("best"))
     return {
@@ -229,8 +233,8 @@ def _other_run(path: Path) -> str:
     return f", or choose another directory than --run {path}"
 
 
-def _compare(checkpoint: Path, about: dict[str, Any], strict: bool) -> None:
-    changed = differences(checkpoint_files.verify(checkpoint), about)
+def _compare(manifest: dict[str, Any], checkpoint: Path, about: dict[str, Any], strict: bool) -> None:
+    changed = differences(manifest, about)
     if not changed:
         return
     text = f"other circumstances than before: {'; '.join(changed)}"

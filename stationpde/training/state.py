@@ -13,8 +13,10 @@ from torch import Tensor
 from stationpde.errors import CorruptArtefactError
 from stationpde.runs import (
     Checkpoint,
+    SavedState,
     checkpoint_files,
     read_checkpoint,
+    require_schema,
     weights_sha256,
     write_checkpoint,
     write_sealed,
@@ -117,6 +119,9 @@ class TrainingState:
     def restore(self, path: Path) -> None:
         """Restore the state from a checkpoint."""
         saved = read_checkpoint(path)
+        require_schema(SavedState, saved.state, path / "state.json")
+        if saved.state["step"] != saved.step:
+            raise CorruptArtefactError(f"{path.name} holds the state of step {saved.state['step']}", where=str(path))
         take_weights(self.learner.module, saved.model, path)
         parameters = {name for name, _ in self.learner.module.named_parameters()}
         averaged = {name: tensor for name, tensor in saved.model.items() if name in parameters}

@@ -103,3 +103,11 @@ def test_a_traceback_is_shown_only_with_debug(capsys, debug):
     with Boundary():
         raise Diverged("loss is NaN")
     assert ("Traceback" in capsys.readouterr().err) is debug
+
+
+@pytest.mark.parametrize("words", [("run", "list", "{}/nowhere"), ("run", "list", "{}/file")])
+def test_runs_are_not_searched_where_no_directory_is(stationpde, tmp_path, words):
+    (tmp_path / "file").write_text("")
+    code, _, err = stationpde(*(word.format(tmp_path) for word in words))
+    assert code == 2 and "SPDE-T090" in err
+    assert stationpde("run", "list", tmp_path)[0] == 0

@@ -150,6 +150,21 @@ def test_plot_draws_a_picture(lifted, tmp_path):
     assert run("field", "plot", lifted[0], "-o", tmp_path / "m.png", "--at", "1999-01-01").exit_code == 3
 
 
+@pytest.mark.parametrize("ending", ["xyz", "npz", "png.gz", ""])
+def test_a_picture_with_an_unknown_ending_is_refused_with_those_that_are_known(lifted, tmp_path, ending):
+    target = tmp_path / f"map.{ending}"
+    outcome = run("field", "plot", lifted[0], "-o", target)
+    assert outcome.exit_code == 2 and "SPDE-D093" in outcome.stderr and ".png, .svg, .pdf" in outcome.stderr
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("PDF", b"%PDF"), ("png", b"\x89PNG")])
+def test_a_picture_is_of_the_format_of_its_ending(lifted, tmp_path, ending, start):
+    assert run("field", "plot", lifted[0], "-o", tmp_path / f"map.{ending}").exit_code == 0
+    assert (tmp_path / f"map.{ending}").read_bytes().startswith(start)
+
+
+
 def test_a_store_of_fields_is_validated_and_described_as_one(lifted, tmp_path):
     target, answer = lifted
     checked = run("data", "validate", target)

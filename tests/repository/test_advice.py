@@ -61,6 +61,7 @@ COMMANDS = {
     "stationpde/plots/style.py": PICTURES,
     "stationpde/plots/transport.py": [("plot", "transport")],
     "stationpde/report/page.py": [("report",)],
+    "stationpde/runs/run_directory.py --checkpoint": [("forecast",), ("evaluate",), ("report",), ("export",)],
     "stationpde/training/session.py": [("train",)],
 }
 
