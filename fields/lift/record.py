@@ -120,6 +120,7 @@ def lift_to_store(
     watcher : informed of the progress
     """
     settings = settings or LiftSettings()
+    atomic.refuse_overlap(Path(source), Path(target))
     ds = store.open_stations(source)
     names = _names(ds, variables)
     model = None if dem is None else Elevation.open(Path(dem))
@@ -197,7 +198,7 @@ def _names(ds: xr.Dataset, requested: Sequence[str] | None) -> tuple[str, ...]:
             )
         return available
     unknown = [name for name in requested if name not in available]
-    if unknown:
+    if unknown or not requested:
         raise UsageError(
             f"`{', '.join(unknown)}` cannot be lifted from this store; it has {', '.join(available)}",
             code="SPDE-D087",
