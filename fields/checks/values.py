@@ -163,7 +163,11 @@ def check_values(
         do = subject.command + "".join(f" --unit {source}={fitting[0]}" for source in sources)
         if len(fitting) > 1:
             do += f"   or {', '.join(fitting[1:])}, whichever is true"
-    if not whole:
+        present = np.asarray(values)[np.isfinite(values)]
+        if name in ("t", "td") and unit == "degC" and not np.any(present % 1):
+            do += "   or, if these are tenths of a degree: --map FILE.toml   with scale = 0.1 under [variables]"
+    is_mixed = bool(fitting) and quantiles.fits(name, conversion(name, fitting[0]))[judged].mean() <= _SHARE_MENDED
+    if not whole or is_mixed:  # no unit would fit all stations
         do = f"mend these stations in the source, or leave them out: {subject.dropping(wrong)}"
     severity: Any = "error" if whole else "warning"
     code = "SPDE-D012" if fitting else "SPDE-D011"

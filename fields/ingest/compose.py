@@ -110,7 +110,7 @@ def compose(
         converted = gate.convert(name, block, times=times)
         values[name], codes[name] = converted.values, converted.codes
     shape = (len(times), len(alt))
-    sound = {name: _possible(name, values[name], gate.trust) for name in ("ff", "dd", "t", "td", "psl") if name in values}
+    sound = {n: _possible(n, values[n], gate.trust) for n in ("ff", "dd", "t", "td", "psl") if n in values}
     # What a source wrote where nothing can be derived from it is as good as a code for missing.
     lost = {name: codes[name] | np.isnan(table) & ~np.isnan(values[name]) for name, table in sound.items()}
     if "u" in plan.derived:

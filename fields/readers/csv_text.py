@@ -76,6 +76,10 @@ def examine(member: Member, form: TextForm) -> TextLayout:
     encoding = _encoding(head, form, start, member.label, whole)
     text = [_decode(line, encoding, member.label, number + 1) for number, line in enumerate(lines)]
     columns_line = text[-1]
+    if text[0].lstrip().startswith(("<", "{", "[{")):
+        what = "XML or HTML" if text[0].lstrip().startswith("<") else "JSON"
+        raise DataError(f"{member.label} is not a table: it is {what}", code="SPDE-D121",
+                        do="save the table as CSV; unpack what holds anything but tables")  # fmt: skip
     squeeze = form.separator == "whitespace"
     separator = " " if squeeze else form.separator
     if separator == "auto":

@@ -108,7 +108,7 @@ class DatasetSource(RowSource):
         report = ProblemReport(super().findings())
         for name, count in self._invalid.items():
             if count:
-                report.notice("SPDE-D018", f"{count:,} values of {name} are outside the valid range that the file names",
+                report.notice("SPDE-D018", f"{count:,} values of {name} are outside the valid range of the file",
                               where=f"{self.label} › {printable(self._names[name])}")  # fmt: skip
         return report
 
@@ -137,7 +137,7 @@ def _find(
         if not str(options.units.get(name, "")).endswith("towards"):  # declared as what it is
             strange = [var for group in aliased for var in group if is_other_quantity(ds[var], standards)]
             aliased = [[var for var in group if var not in strange] for group in aliased]
-            others |= {name: var for var in strange[:1]}
+            others |= dict(zip((name,), strange))
         candidates = next((group for group in (*called, *aliased) if group), [])
         if name in candidates:
             candidates = [name]
@@ -145,7 +145,8 @@ def _find(
             _require_same(ds, (candidates[0], other), name, label)
         if candidates:
             matched[name] = candidates[0]
-    return matched, {name: var for name, var in others.items() if name not in matched}
+    used = set(matched.values())
+    return matched, {name: var for name, var in others.items() if name not in matched and var not in used}
 
 
 def _require_same(ds: xr.Dataset, pair: tuple[str, str], name: str, label: str) -> None:

@@ -74,7 +74,7 @@ def report_attributes(report: ProblemReport, ds: xr.Dataset, var: str, name: str
     statistic = _STATISTIC.search(str(attrs.get("cell_methods", "")))
     if statistic and name != "precip":
         report.warning(
-            "SPDE-D145", f"{name} is a {statistic[1].replace('_', ' ')} over time, and is read as if it were a moment's",
+            "SPDE-D145", f"{name} is a {statistic[1].replace('_', ' ')} over time, and is read as if of a moment",
             where=label, do="leave it out unless that is meant",
         )  # fmt: skip
 

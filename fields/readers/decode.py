@@ -336,6 +336,8 @@ class Decoder:
             f'set missing = ["{text}"] under [file], if it means missing',
             f'with missing = ["{text}"] under [file], if it means missing',
         )
+        if re.match(r"[^\w]*\d", text) and not _are_words(name, column):  # 1,013.2 or 12 °C would be lost as missing
+            do = "write it with a decimal point, without separators of thousands and without its unit"
         if name == "dd":
             do = advised_unit(texts, texts[bad], column.unit) or do
         return DataError(
