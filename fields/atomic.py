@@ -202,7 +202,8 @@ def refuse_input(target: str | os.PathLike[str] | None, *sources: object) -> Non
             read = Path(source).resolve() if isinstance(source, str | os.PathLike) and str(source) else None
             if read is None or not read.exists():
                 continue
-            inside = read in place.parents and (read / "zarr.json").exists()
+            is_store = any((read / name).exists() for name in ("zarr.json", ".zgroup", ".zmetadata"))
+            inside = is_store and read in place.parents
             if place == read or place in read.parents or inside:
                 raise UsageError(
                     f"{target} is read by this command, which does not replace it", code="SPDE-D003", where=str(read),
