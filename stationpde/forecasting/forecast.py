@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +84,7 @@ class ForecastRequest:
                 f"a forecast reaches a whole number of steps ahead, not {printable(repr(whole)[:80])}",
                 code="SPDE-T111", do="give `horizon` as a whole number, 1 at least",
             )  # fmt: skip
-        if age is not None and (isinstance(age, bool) or not isinstance(age, Real) or not 0 <= age):
+        if age is not None and (isinstance(age, bool) or not isinstance(age, Real) or not age >= 0):
             raise UsageError(
                 f"an age is a span of time, not {printable(repr(age)[:80])}", code="SPDE-T120",
                 do="give `max_age` in seconds or as text such as 3h",
