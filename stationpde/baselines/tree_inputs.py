@@ -45,7 +45,7 @@ class LeadGroups:
 
     @classmethod
     def of(cls, leads: int) -> LeadGroups:
-        """Part the leads of a horizon into at most eight groups."""
+        """Divide the leads of a horizon into at most eight groups."""
         return cls(leads, -(-leads // _MOST_GROUPS))
 
     def __len__(self) -> int:

@@ -148,7 +148,7 @@ def _ends(bounds: tuple[int, int]) -> tuple[int, int]:
 def versions() -> dict[str, str]:
     """Return the versions of packages that the numbers depend on."""
     versions = {"stationpde": stationpde.__version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "scipy", "scores", "neuralforecast"):
+    for name in ("torch", "numpy", "scipy", "scores", "neuralforecast", "lightgbm"):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
