@@ -159,8 +159,8 @@ def open_observations(
 
 def _refuse_reading_options(files: Path, options: IngestOptions | None) -> None:
     """Refuse options that say how raw files are read where a store is given: it has its units and its clock."""
-    given = () if options is None else options.typed()
-    names = [name for name, _ in given if name not in ("--missing", "--accept", "--force", "--trust")]
+    typed = () if options is None else options.typed()
+    names = [name for name, _ in typed if name not in ("--missing", "--accept", "--force", "--trust")]
     if names:
         listed = ", ".join(dict.fromkeys(names))
         raise UsageError(
