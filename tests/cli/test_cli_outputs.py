@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,11 @@ def test_a_module_of_the_user_that_fails_is_no_defect_of_ours(stationpde, tmp_pa
     result = stationpde("ops", "list", "--module", str(module))
     assert result[0] == 2
     assert "fails when it is imported" in result[2]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_stream_costs_what_would_be_printed_there_alone(closed):
+    line = f"{sys.executable} -m cli ops list laplacian {closed}"
+    ended = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0
+    assert ended.stderr == ""
