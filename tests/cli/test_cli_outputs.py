@@ -71,7 +71,9 @@ def test_a_page_of_keys_replaces_no_other_file(stationpde, tmp_path):
     assert stationpde("config", "page", str(page))[0] == 0
 
 
-@pytest.mark.parametrize("option", [["--seeds", "a"], ["--max-time", "soon"], ["--resume", "maybe"]])
+@pytest.mark.parametrize(
+    "option", [["--seeds", "a"], ["--max-time", "soon"], ["--resume", "maybe"], ["--device", "gpu"], ["--device", ""]]
+)
 def test_a_dry_run_looks_at_every_option(stationpde, observations, tmp_path, option):
     line = ["train", str(observations), "--run", str(tmp_path / "run"), "--preset", "tiny", "--dry-run"]
     result = stationpde(*line, *option)
