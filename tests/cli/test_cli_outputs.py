@@ -10,6 +10,8 @@ import pytest
 
 from fields import store
 from fields.synthetic import write_network
+from stationpde.errors import UsageError
+from stationpde.training.session import chosen_device
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +73,19 @@ def test_a_page_of_keys_replaces_no_other_file(stationpde, tmp_path):
     assert stationpde("config", "page", str(page))[0] == 0
 
 
-@pytest.mark.parametrize(
-    "option", [["--seeds", "a"], ["--max-time", "soon"], ["--resume", "maybe"], ["--device", "gpu"], ["--device", ""]]
-)
+@pytest.mark.parametrize("option", [["--seeds", "a"], ["--max-time", "soon"], ["--resume", "maybe"]])
 def test_a_dry_run_looks_at_every_option(stationpde, observations, tmp_path, option):
     line = ["train", str(observations), "--run", str(tmp_path / "run"), "--preset", "tiny", "--dry-run"]
     result = stationpde(*line, *option)
     assert result[0] == 2
     assert option[0] in result[2] or option[1] in result[2]
+
+
+@pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "meta"])
+def test_a_device_that_is_none_is_refused_in_words(name):
+    with pytest.raises(UsageError, match="there is no device") as caught:
+        chosen_device(name)
+    assert caught.value.do == "--device cpu"
 
 
 def test_a_count_without_a_watch_is_refused(stationpde, observations, tmp_path):
