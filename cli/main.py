@@ -85,6 +85,9 @@ def root(
 
 def main() -> None:
     """Run the command; the entry point of the console script."""
+    # A stream that the caller has closed is None: what would be printed there is lost, not the command.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     app()
 
 

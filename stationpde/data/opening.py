@@ -174,8 +174,9 @@ def open_observations(
 
 def _refuse_reading_options(files: Path, options: IngestOptions | None) -> None:
     """Refuse options that say how raw files are read where a store is given: it has its units and its clock."""
-    given = () if options is None else options.typed()
-    names = [name for name, _ in given if name not in ("--missing", "--accept", "--force", "--trust")]
+    names = [] if options is None else [name for name, _ in options.read.typed()]
+    if options is not None and options.reader:
+        names.insert(0, "--reader")
     if names:
         listed = ", ".join(dict.fromkeys(names))
         raise UsageError(

@@ -273,10 +273,10 @@ def check_time_of_day(gates: Gates, issue_time: int, origin: int, step: int) -> 
     """Tell of an issue time between the steps of training, whose times of day the climatology does not know."""
     late = (issue_time - origin) % step
     if late:
-        asked, taken = (format_time(moment, "minute")[11:] for moment in (issue_time, issue_time - late))
+        requested, before = (format_time(moment, "minute")[11:] for moment in (issue_time, issue_time - late))
         gates.warn(
-            f"the run was trained on every {format_span(step)} and knows no climatology of {asked} UTC: it takes "
-            f"that of {taken}, {format_span(late)} earlier, throughout"
+            f"the run was trained on every {format_span(step)} and knows no climatology of {requested} UTC: it takes "
+            f"that of {before}, {format_span(late)} earlier, throughout"
         )
 
 

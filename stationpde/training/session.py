@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -163,7 +164,8 @@ def chosen_device(name: str) -> str:
     """Resolve a device name: ``auto`` is the first GPU if there is one; under torchrun each rank has its own GPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
+    absent = name.startswith("cuda") and not torch.cuda.is_available()
+    if absent or not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise UsageError(f"there is no device '{name}' here", code="SPDE-T001", do="--device cpu")
     if name == "cuda":
         name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"

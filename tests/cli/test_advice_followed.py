@@ -106,7 +106,9 @@ D055 words   data info good.csv
 D108 words   data where tabel
 D001 words   data info stations.zarr --variable q --plot OUT.png
 D083 words   data info stations.zarr --dem good.csv --plot OUT.png
-D003 mended  field lift stations.zarr taken.zarr --height 8 --variables t
+D003 words   field lift stations.zarr taken.zarr --height 8 --variables t
+D003 words   field lift stations.zarr stations.zarr --height 8 --variables t
+D003 mended  field lift stations.zarr taken_fields.zarr --height 8 --variables t
 D077 mended  field lift stations.zarr OUT --height 8 --variables t --method idx
 D076 words   field lift stations.zarr OUT --w-alt 5
 D087 mended  field lift stations.zarr OUT --height 8 --variables q
@@ -200,6 +202,7 @@ def folder(tmp_path_factory):
     folder = write_wrong_inputs(tmp_path_factory.mktemp("wrong"))
     lift_to_store(folder / "stations.zarr", folder / "fields.zarr", height=8, variables=["t"])
     shutil.copytree(folder / "stations.zarr", folder / "taken.zarr")
+    shutil.copytree(folder / "fields.zarr", folder / "taken_fields.zarr")
     for name in ("taken.csv", "taken.html"):
         (folder / name).write_text("an earlier one")
     return folder

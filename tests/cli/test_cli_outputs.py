@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fields import store
 from fields.synthetic import write_network
+from stationpde.errors import UsageError
+from stationpde.training.session import chosen_device
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,13 @@ def test_a_dry_run_looks_at_every_option(stationpde, observations, tmp_path, opt
     assert option[0] in result[2] or option[1] in result[2]
 
 
+@pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "meta"])
+def test_a_device_that_is_none_is_refused_in_words(name):
+    with pytest.raises(UsageError, match="there is no device") as caught:
+        chosen_device(name)
+    assert caught.value.do == "--device cpu"
+
+
 def test_a_count_without_a_watch_is_refused(stationpde, observations, tmp_path):
     result = stationpde("forecast", str(tmp_path / "run"), "--obs", str(observations), "--count", "2")
     assert result[0] == 2
@@ -91,3 +102,11 @@ def test_a_module_of_the_user_that_fails_is_no_defect_of_ours(stationpde, tmp_pa
     result = stationpde("ops", "list", "--module", str(module))
     assert result[0] == 2
     assert "fails when it is imported" in result[2]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_stream_costs_what_would_be_printed_there_alone(closed):
+    line = f"{sys.executable} -m cli ops list laplacian {closed}"
+    ended = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0
+    assert ended.stderr == ""
