@@ -26,6 +26,7 @@ from fields.errors import DataError, FieldsError, ResourceError, UsageError, pri
 
 __all__ = [
     "NotRegularFileError",
+    "as_path",
     "exchange",
     "fsync_directory",
     "fsync_file",
@@ -49,6 +50,31 @@ _LONGEST_NAME = 255
 _MARK = ".tmp-"
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_ACCESS = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def as_path(value: object) -> Path:
+    """Return a path that was given as text or as a path.
+
+    Raises
+    ------
+    UsageError
+        If it is something else, or text that no file system takes.
+    """
+    if isinstance(value, str | os.PathLike):
+        text = os.fspath(value)
+        if isinstance(text, str) and "\0" not in text and _can_be_encoded(text):
+            return Path(text)
+    raise UsageError(
+        f"a path is needed, not {type(value).__name__} {printable(repr(value)[:80])}", do="give the path as text"
+    )
+
+
+def _can_be_encoded(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def fsync_file(path: Path) -> None:

@@ -21,6 +21,7 @@ from fields.windows import Stations
 from stationpde import forecasting
 from stationpde.config import Config
 from stationpde.data import Observations
+from stationpde.errors import UsageError
 from stationpde.forecasting import write_forecast
 from stationpde.model import Coefficient, coefficients_of
 from stationpde.physics import STATE, clipped, to_observed
@@ -38,6 +39,10 @@ class StationPDE:
     """One trained run, or several as an ensemble."""
 
     def __init__(self, *runs: LoadedRun) -> None:
+        if not runs or not all(isinstance(run, LoadedRun) for run in runs):
+            raise UsageError(
+                "a model is made of one loaded run at least", code="SPDE-T120", do="use StationPDE.load with folders"
+            )
         self._runs = runs
 
     @classmethod

@@ -95,7 +95,7 @@ def create(
     time_block : steps that the writer handles at once; a shard gets this length
     kind : what the store holds, for readers: ``stations`` or ``fields``
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(atomic.as_path(path)))
     with atomic.machine_faults(target):
         refuse_occupied(target, force)
     atomic.write_probe(target.parent)
@@ -115,6 +115,10 @@ def create(
 
 def write_store(ds: xr.Dataset, path: str | os.PathLike[str], *, force: bool = False, kind: str = "stations") -> Path:
     """Write a whole dataset, block after block along time, and publish it."""
+    if not isinstance(ds, xr.Dataset) or not any("time" in var.dims for var in ds.data_vars.values()):
+        raise UsageError(
+            "a store is written from a dataset with variables along time", do="give an xarray.Dataset with `time`"
+        )
     ds = with_utc_times(ds)
     with create(path, ds, force=force, kind=kind) as staged:
         for region in staged.blocks():
@@ -125,7 +129,7 @@ def write_store(ds: xr.Dataset, path: str | os.PathLike[str], *, force: bool = F
 
 def is_store(path: str | os.PathLike[str]) -> bool:
     """Return whether there is a finished store at ``path``, intact or damaged (see `verify_store`)."""
-    return (Path(path) / MANIFEST).is_file()
+    return (atomic.as_path(path) / MANIFEST).is_file()
 
 
 def open_store(
@@ -152,7 +156,8 @@ def open_store(
     """
     from fields.store.arrays import decode, mask_flagged
 
-    store = Path(path)
+    _require_options(verify, chunks)
+    store = atomic.as_path(path)
     manifest = _manifest_of(store)
     if verify != "none":
         check = manifest.full_check if verify == "full" else manifest.quick_check
@@ -162,9 +167,17 @@ def open_store(
     return mask_flagged(ds) if masked else ds
 
 
+def _require_options(verify: object, chunks: object) -> None:
+    if verify not in ("quick", "full", "none"):
+        raise UsageError(f"there is no way to verify called {verify!r}", do="verify='quick', 'full' or 'none'")
+    lengths = chunks if isinstance(chunks, Mapping) and not isinstance(chunks, xr.Dataset) else None
+    if chunks is not None and (lengths is None or any(type(n) is not int or n < 1 for n in lengths.values())):
+        raise UsageError("lengths of blocks are whole numbers by dimension", do="chunks={'time': 512}")
+
+
 def verify_store(path: str | os.PathLike[str]) -> ProblemReport:
     """Prove a store's integrity byte by byte; damage is reported, not raised."""
-    store = Path(path)
+    store = atomic.as_path(path)
     try:
         manifest = _manifest_of(store)
     except CorruptStoreError as problem:
@@ -182,12 +195,12 @@ def verify_store(path: str | os.PathLike[str]) -> ProblemReport:
 
 def fingerprint(path: str | os.PathLike[str]) -> str:
     """Return a SHA-256 of the content: equal for equal data, whenever and wherever they were written."""
-    return _manifest_of(Path(path)).fingerprint
+    return _manifest_of(atomic.as_path(path)).fingerprint
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
     """Return what a store holds: ``stations`` or ``fields``."""
-    return _manifest_of(Path(path)).kind
+    return _manifest_of(atomic.as_path(path)).kind
 
 
 def open_stations(path: str | os.PathLike[str], *, masked: bool = True) -> xr.Dataset:

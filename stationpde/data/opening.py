@@ -192,7 +192,7 @@ def _files_of(source: Observations, path: str | Path | None, command: str, stack
         source.to_netcdf(folder / _SAVED)
         return _IN_MEMORY, folder / _SAVED
     name = str(source)
-    files = Path(path) if path is not None else None if _dataset_name(source) else Path(source)
+    files = Path(path) if path is not None else None if _dataset_name(source) else atomic.as_path(source)
     if files is not None and files.exists():
         return name, files
     if _dataset_name(source):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import torch
 import xarray as xr
 
 import stationpde
+from fields import atomic
 from fields.errors import DataError, locate, printable
 from fields.grid import check_places
 from fields.ingest import IngestOptions
@@ -74,6 +75,24 @@ class ForecastRequest:
     now: int | None = None
     options: IngestOptions | None = None
     accept: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        whole, age = self.horizon, self.max_age
+        if whole is not None and (isinstance(whole, bool) or not isinstance(whole, Integral)):
+            raise UsageError(
+                f"a forecast reaches a whole number of steps ahead, not {printable(repr(whole)[:80])}",
+                code="SPDE-T111", do="give `horizon` as a whole number, 1 at least",
+            )  # fmt: skip
+        if age is not None and (isinstance(age, bool) or not isinstance(age, Real) or not age >= 0):
+            raise UsageError(
+                f"an age is a span of time, not {printable(repr(age)[:80])}", code="SPDE-T120",
+                do="give `max_age` in seconds or as text such as 3h",
+            )  # fmt: skip
+        if self.options is not None and not isinstance(self.options, IngestOptions):
+            raise UsageError(
+                f"options for reading are needed, not {type(self.options).__name__}", code="SPDE-T120",
+                do="give `options` as fields.ingest.IngestOptions",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,18 +299,28 @@ def read_stations(source: Any) -> Stations | None:
     if source is None or isinstance(source, Stations):
         return source
     if isinstance(source, xr.Dataset):
+        _require_columns(source.variables, ("station", "lat", "lon", "alt"))
         return Stations.from_dataset(source)
     if hasattr(source, "columns"):  # a data frame
+        _require_columns(source.columns, ("lat", "lon"))
         names = source["name"] if "name" in source.columns else source.index
         alt = source["alt"] if "alt" in source.columns else np.full(len(source), np.nan)
         return Stations(tuple(map(str, names)), source["lat"], source["lon"], alt)
-    path = Path(source)
+    path = atomic.as_path(source)
     if not path.is_file():
         raise UsageError(f"there is no file {path}", code="SPDE-T090", do="give a CSV with lat, lon, alt and name")
     stations = read_points(path)
     if len(set(stations.id)) < len(stations):
         raise DataError(f"{printable(path.name)} names a station twice", code="SPDE-D033")
     return stations
+
+
+def _require_columns(present: Any, needed: Sequence[str]) -> None:
+    missing = [name for name in needed if name not in present]
+    if missing:
+        raise DataError(
+            f"the places have no {', '.join(missing)}", code="SPDE-D090", do="give places with lat, lon, alt and name"
+        )
 
 
 def with_altitudes(model: StationPDEModel, stations: Stations) -> Stations:

@@ -54,7 +54,11 @@ def output_for(pattern: str | Path, label: str) -> Path:
 
 def write_forecast(ds: xr.Dataset, path: str | Path, *, force: bool = False) -> Path:
     """Write a forecast in the format of the ending."""
-    target = Path(path)
+    target = atomic.as_path(path)
+    if not isinstance(ds, xr.Dataset) or "time" not in ds.dims:
+        raise UsageError(
+            "that is no forecast: it is no dataset along time", code="SPDE-T120", do="give what `forecast` returned"
+        )
     check_output(target, force)
     FORMATS[target.suffix.lower()](ds, target, force)
     return target

@@ -78,9 +78,23 @@ def load_run(
     config = _config_of(directory, backend)
     folder = directory.checkpoint(checkpoint)
     tensors = load_weights(folder)
-    model = _model_of(config, tensors, folder).to(device).eval()
+    model = _model_of(config, tensors, folder).to(_device(device)).eval()
     model.requires_grad_(False)
     return LoadedRun(model, directory.path, folder.name, record)
+
+
+def _device(name: object) -> torch.device:
+    """Return the device of a name, if there is such a one here."""
+    try:
+        if not isinstance(name, str | torch.device):
+            raise RuntimeError("it is no name")
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError, ValueError):
+        raise UsageError(
+            f"there is no device {str(name)[:80]!r} here", code="SPDE-T001", do="give cpu as the device"
+        ) from None
+    return device
 
 
 def _refuse_foreign(directory: RunDirectory) -> None:

@@ -32,7 +32,7 @@ class RunDirectory:
     """The files of one run."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = atomic.as_path(path)
         self.config = self.path / "config.toml"
         self.record_path = self.path / "run.json"
         self.metrics = self.path / "metrics.jsonl"

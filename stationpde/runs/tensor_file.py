@@ -105,7 +105,7 @@ def _entry(path: Path, name: str, about: Any) -> TensorEntry:
     except (KeyError, TypeError, ValueError):
         raise _refused(path, f"`{name[:80]}` is not described by dtype, shape and data_offsets") from None
     whole = [start, stop, *shape] if isinstance(shape, list) else [None]
-    if dtype not in _BYTES or len(whole) > 2 + _MOST_DIMENSIONS:
+    if not isinstance(dtype, str) or dtype not in _BYTES or len(whole) > 2 + _MOST_DIMENSIONS:
         raise _refused(path, f"`{name[:80]}` has dtype {str(dtype)[:20]!r} or a shape that is not allowed")
     if any(type(number) is not int or not 0 <= number < 1 << 48 for number in whole):
         raise _refused(path, f"`{name[:80]}` has a shape or offsets that are no counts")

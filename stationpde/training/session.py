@@ -87,7 +87,8 @@ class TrainResult:
         # Files sort their keys; tables have the order of `STATE_VARIABLES`.
         scores = values["validation"]
         ordered = {name: scores[name] for name in STATE_VARIABLES if name in scores}
-        named = {name: value for name, value in values.items() if name in cls.__dataclass_fields__ and name != "details"}
+        fields = cls.__dataclass_fields__.keys() - {"details"}
+        named = {name: value for name, value in values.items() if name in fields}
         return cls(**{**named, **paths, "best": best, "validation": ordered})
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from fields.errors import FieldsError
 
 _DEEP: Any = []
 for _ in range(200):
@@ -13,8 +15,8 @@ for _ in range(200):
 
 ODD = (
     None, True, False, 0, -1, 1, 7, 1 << 31, 1 << 63, 10**40, -(10**40), 0.5, -0.0, 1e-320, 1e308, "", "x", "0", "-1",
-    "nan", "\ud800", "\x1b[2J", "a\0b", "../../x", "/etc/passwd", "step-1", "step-9999999999999999999", "é" * 300, "0" * 64,
-    [], {}, [[]], [None], {"": None}, {"x": {"y": [1, "z"]}}, list(range(50)), _DEEP,
+    "nan", "\ud800", "\x1b[2J", "a\0b", "../../x", "/etc/passwd", "step-1", "step-9999999999999999999", "é" * 300,
+    "0" * 64, [], {}, [[]], [None], {"": None}, {"x": {"y": [1, "z"]}}, list(range(50)), _DEEP,
 )  # fmt: skip
 
 
@@ -63,3 +65,21 @@ def mutated(tree: Any, seed: int) -> tuple[Any, str]:
         parent[key] = copy.deepcopy(draw.choice(ODD))
         change = f"is {str(parent[key])[:60]!r}"
     return changed, f"{'.'.join(map(str, path))[:120]}: {change} (seed {seed})"
+
+
+def outcome(load: Callable[[], Any], change: str) -> tuple[FieldsError | None, Any]:
+    """Return the typed error of a load, or its result.
+
+    Raises
+    ------
+    AssertionError
+        If it ends in any other error, or in one whose text would move a cursor.
+    """
+    try:
+        return None, load()
+    except FieldsError as problem:
+        if not str(problem).isprintable():
+            raise AssertionError(f"a text that is not printable for {change}") from problem
+        return problem, None
+    except BaseException as problem:
+        raise AssertionError(f"{type(problem).__name__} for {change}: {problem}") from problem

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mutations import mutated
+from mutations import mutated, outcome
 from stationpde.errors import CorruptArtefactError
 from stationpde.forecasting.export import _write_about, example_window
 from stationpde.forecasting.programs import programs_of
@@ -33,13 +33,9 @@ def mutate(export: Path, seeds: range, resealed: bool) -> None:
         if resealed:
             changed["about_sha256"] = seal_of(changed)
         (export / ABOUT).write_text(json.dumps(changed))
-        try:
-            after = read_about(export)
-        except CorruptArtefactError as problem:
-            assert str(problem).isprintable(), change
+        problem, after = outcome(lambda: read_about(export), change)
+        if problem is not None:
             refused += 1
-        except BaseException as problem:
-            raise AssertionError(f"{type(problem).__name__} for {change}: {problem}") from problem
         else:
             assert {name: type(after[name]) for name in USED} == {name: type(about[name]) for name in USED}, change
             assert resealed or {name: after[name] for name in USED} == {name: about[name] for name in USED}, change

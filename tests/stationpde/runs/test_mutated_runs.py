@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mutations import mutated
-from stationpde.errors import CorruptArtefactError, FieldsError
+from mutations import mutated, outcome
+from stationpde.errors import CorruptArtefactError
 from stationpde.runs import (
     RunDirectory,
     SavedState,
@@ -41,16 +41,9 @@ def identity_of(run: Path) -> tuple[Any, ...]:
 
 def refused_or_same(result: Callable[[], Any], expected: Any, change: str) -> bool:
     """Return whether a mutation was refused; it fails the test by another result or an untyped error."""
-    try:
-        assert result() == expected, change
-    except CorruptArtefactError as problem:
-        assert problem.code.startswith("SPDE-T05") and str(problem).isprintable(), change
-        return True
-    except (AssertionError, FieldsError):
-        raise
-    except BaseException as problem:
-        raise AssertionError(f"{type(problem).__name__} for {change}: {problem}") from problem
-    return False
+    problem, after = outcome(result, change)
+    assert after == expected if problem is None else problem.code.startswith("SPDE-T05"), f"{problem} for {change}"
+    return problem is not None
 
 
 def mutate_sealed(path: Path, seeds: range, result: Callable[[], Any], also: Callable[[], Any] = lambda: None) -> int:
@@ -195,9 +188,8 @@ def test_a_log_with_a_step_of_any_size_is_checked_without_memory(run):
     assert "the first is 3" in inspect(RunDirectory(run))["files"]["metrics.jsonl"]
 
 
-@pytest.mark.parametrize("raw", [b'{"content": {"x": NaN}, "sha256": "0"}', b'{"content": {"x": 1e999}, "sha256": ""}',
-                                 b'{"content": {"x": ' + b"1" * 5000 + b'}, "sha256": ""}', b'[]', b'"x"', b'7'])  # fmt: skip
-def test_numbers_without_a_canonical_form_are_damage(run, raw):
-    (run / "run.json").write_bytes(raw)
+@pytest.mark.parametrize("value", [b"NaN", b"1e999", b"1" * 5000, b"[" * 500 + b"]" * 500])
+def test_numbers_without_a_canonical_form_are_damage(run, value):
+    (run / "run.json").write_bytes(b'{"content": {"x": ' + value + b'}, "sha256": "0"}')
     with pytest.raises(CorruptArtefactError, match=r"run\.json is damaged"):
         load_run(run)
