@@ -41,9 +41,8 @@ class StationPDE:
     def __init__(self, *runs: LoadedRun) -> None:
         if not runs or not all(isinstance(run, LoadedRun) for run in runs):
             raise UsageError(
-                "a model is made of one loaded run at least", code="SPDE-T120",
-                do="use StationPDE.load with run folders",
-            )  # fmt: skip
+                "a model is made of one loaded run at least", code="SPDE-T120", do="use StationPDE.load with folders"
+            )
         self._runs = runs
 
     @classmethod

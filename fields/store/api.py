@@ -170,9 +170,8 @@ def open_store(
 def _require_options(verify: object, chunks: object) -> None:
     if verify not in ("quick", "full", "none"):
         raise UsageError(f"there is no way to verify called {verify!r}", do="verify='quick', 'full' or 'none'")
-    if chunks is not None and not (
-        isinstance(chunks, Mapping) and all(type(length) is int and length > 0 for length in chunks.values())
-    ):
+    lengths = chunks if isinstance(chunks, Mapping) and not isinstance(chunks, xr.Dataset) else None
+    if chunks is not None and (lengths is None or any(type(n) is not int or n < 1 for n in lengths.values())):
         raise UsageError("lengths of blocks are whole numbers by dimension", do="chunks={'time': 512}")
 
 

@@ -309,8 +309,10 @@ def read_stations(source: Any) -> Stations | None:
     if source is None or isinstance(source, Stations):
         return source
     if isinstance(source, xr.Dataset):
+        _require_columns(source.variables, ("station", "lat", "lon", "alt"))
         return Stations.from_dataset(source)
     if hasattr(source, "columns"):  # a data frame
+        _require_columns(source.columns, ("lat", "lon"))
         names = source["name"] if "name" in source.columns else source.index
         alt = source["alt"] if "alt" in source.columns else np.full(len(source), np.nan)
         return Stations(tuple(map(str, names)), source["lat"], source["lon"], alt)
@@ -321,6 +323,14 @@ def read_stations(source: Any) -> Stations | None:
     if len(set(stations.id)) < len(stations):
         raise DataError(f"{printable(path.name)} names a station twice", code="SPDE-D033")
     return stations
+
+
+def _require_columns(present: Any, needed: Sequence[str]) -> None:
+    missing = [name for name in needed if name not in present]
+    if missing:
+        raise DataError(
+            f"the places have no {', '.join(missing)}", code="SPDE-D090", do="give places with lat, lon, alt and name"
+        )
 
 
 def with_altitudes(model: StationPDEModel, stations: Stations) -> Stations:
