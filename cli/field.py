@@ -73,10 +73,14 @@ def sample(
 
     Example: stationpde field sample fields.zarr places.csv -o series.csv
     """
+    from fields.atomic import refuse_overlap
     from fields.lift import FieldStore, read_points, refuse_existing, write_series
 
     if output is None and not console.settings.json:
         raise typer.BadParameter("give -o F.csv, or --json for the series on stdout")
+    if output is not None:
+        refuse_overlap(points, output)
+        refuse_overlap(fields, output)
     refuse_existing(output, force)
     answer = write_series(FieldStore(fields), read_points(points), output)
     outside = [place["name"] for place in answer["points"] if not place["inside"]]

@@ -36,6 +36,7 @@ __all__ = [
     "publish",
     "read_json",
     "read_regular",
+    "refuse_overlap",
     "scratch_beside",
     "scratches_of",
     "staged_file",
@@ -156,6 +157,18 @@ def publish(finished: Path, target: Path, *, replace: bool) -> None:
         return
     os.rename(finished, target)
     fsync_directory(target.parent)
+
+
+def refuse_overlap(source: Path, target: Path) -> None:
+    """Refuse an output that is its own input, holds it, or lies inside it: replacing one would destroy the other.
+
+    A folder of tables may hold the output; a store may not.
+    """
+    read, written = source.resolve(), target.resolve()
+    is_store = any((read / name).exists() for name in ("zarr.json", ".zgroup", ".zmetadata"))
+    if written == read or written in read.parents or (is_store and read in written.parents):
+        raise UsageError(f"{target} is what is read, and would be lost", code="SPDE-D003", where=str(source),
+                         do="choose another output")  # fmt: skip
 
 
 def write_probe(folder: Path) -> None:

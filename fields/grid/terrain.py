@@ -74,6 +74,8 @@ class Elevation:
         """
         lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
         height = np.asarray(metres, dtype=np.float64)
+        if not np.isfinite(height).any():
+            raise DataError(f"{name} holds no elevation at all", code="SPDE-D080", do="give another file")
         height = np.where(np.isfinite(height), height, 0.0).reshape(height.shape[-2:])
         if lat.ndim != 1 or lon.ndim != 1 or height.shape != (lat.size, lon.size):
             raise DataError(f"{name} needs lat [y], lon [x] and elevations [y, x]", code="SPDE-D080")

@@ -46,6 +46,10 @@ _BLOCK_BYTES = 64 << 20
 # Blocks as long as the chunks of a station store, or parts and multiples of them.
 _CHUNK = 512
 
+# Distance [m] of relief and stations, in the middle of at least so many, from which the one is not of the other.
+_FAR_RELIEF = 250.0
+_FEWEST_COMPARED = 4
+
 
 @dataclass(frozen=True, slots=True)
 class LiftSummary:
@@ -120,12 +124,15 @@ def lift_to_store(
     watcher : informed of the progress
     """
     settings = settings or LiftSettings()
+    atomic.refuse_overlap(Path(source), Path(target))
     ds = store.open_stations(source)
     names = _names(ds, variables)
     model = None if dem is None else Elevation.open(Path(dem))
     ds = _with_altitudes(ds, model)
     alive, dropped = _stations(ds, names)
     stations = Places.from_dataset(ds).take(alive)
+    if model is not None:
+        _compare_relief(model, stations)
     grid = grid or GridSpec.around(stations.lat, stations.lon, height=height)
     altitude = station_altitude(*stations.coordinates, grid, settings) if model is None else model.on(grid)
     lift = StationLift.between(stations, (*grid.cells(), altitude.ravel()), settings, metric=grid.metric)
@@ -197,9 +204,10 @@ def _names(ds: xr.Dataset, requested: Sequence[str] | None) -> tuple[str, ...]:
             )
         return available
     unknown = [name for name in requested if name not in available]
-    if unknown:
+    if unknown or not requested:
+        what = f"`{', '.join(unknown)}` cannot be lifted from this store" if unknown else "no variable is named"
         raise UsageError(
-            f"`{', '.join(unknown)}` cannot be lifted from this store; it has {', '.join(available)}",
+            f"{what}; it has {', '.join(available)}",
             code="SPDE-D087",
             do=f"--variables {','.join(available)}",
         )
@@ -214,6 +222,14 @@ def _with_altitudes(ds: xr.Dataset, model: Elevation | None) -> xr.Dataset:
     logger.warning("%d stations without altitude take that of %s", int(unknown.sum()), model.name)
     filled = np.where(unknown, model.at(ds["lat"].values, ds["lon"].values), ds["alt"].values)
     return ds.assign_coords(alt=("station", filled, dict(ds["alt"].attrs)))
+
+
+def _compare_relief(model: Elevation, stations: Places) -> None:
+    """Warn of an elevation model that does not lie where the stations stand: in feet, of depths, or of a flat sea."""
+    apart = np.abs(model.at(stations.lat, stations.lon) - stations.alt)[model.covers(stations.lat, stations.lon)]
+    if apart.size >= _FEWEST_COMPARED and np.median(apart) > _FAR_RELIEF:
+        logger.warning("%s lies %.0f m from the altitudes of the stations, in the middle of %d: is it in metres above "
+                       "the sea?", model.name, float(np.median(apart)), apart.size)  # fmt: skip
 
 
 def _stations(ds: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray[Any, Any], list[str]]:

@@ -125,6 +125,10 @@ def _last(times: NDArray[Any]) -> str:
     return format_time(times[-1], "minute").replace(" ", "T")
 
 
+# Beginnings of names under which tables hold an altitude.
+_HEIGHTS = ("alt", "elev", "height", "hgt", "z_m")
+
+
 def read_points(path: str | os.PathLike[str]) -> Places:
     """Read places from a CSV with the columns ``lat``, ``lon`` and, optionally, ``alt`` [m] and ``name``.
 
@@ -140,6 +144,16 @@ def read_points(path: str | os.PathLike[str]) -> Places:
     with _text_of(path) as file:
         table = csv.DictReader(file)
         columns = {(name or "").strip().lower(): name for name in table.fieldnames or ()}
+        named = [(name or "").strip().lower() for name in table.fieldnames or ()]
+        twice = next((name for name in ("lat", "lon", "alt") if named.count(name) > 1), None)
+        if twice:
+            raise DataError(f"{label} has the column {twice} twice", code="SPDE-D090", do="remove one of them")
+        height = next((name for name in named if name.startswith(_HEIGHTS)), None)
+        if "alt" not in columns and height:
+            raise DataError(
+                f"{label} has a column '{printable(height)}' and none called alt", code="SPDE-D090",
+                do="name it alt, in metres, or remove it to read at the altitude of the grid",
+            )  # fmt: skip
         absent = [name for name in ("lat", "lon") if name not in columns]
         if absent:
             raise DataError(f"{label} has no column {', '.join(absent)}", code="SPDE-D090", do="name them lat,lon,alt")

@@ -231,6 +231,40 @@ def test_an_existing_output_stays_unless_forced(source, tmp_path):
     assert lift_to_store(source, tmp_path / "o.zarr", height=HEIGHT, variables=["t"], force=True).path == summary.path
 
 
+def test_a_store_is_never_lifted_onto_itself(source):
+    before = store.fingerprint(source)
+    for target in (source, source / "x.zarr", source / ".." / source.name):
+        with pytest.raises(UsageError, match="would be lost") as caught:
+            lift_to_store(source, target, force=True, **SMALL)
+        assert caught.value.code == "SPDE-D003" and "--force" not in caught.value.do
+    assert store.fingerprint(source) == before and not (source / "x.zarr").exists()
+
+
+@pytest.mark.parametrize("names", [(), []])
+def test_no_variable_at_all_is_a_usage_error(source, tmp_path, names):
+    with pytest.raises(UsageError, match="no variable is named") as caught:
+        lift_to_store(source, tmp_path / "out.zarr", variables=names)
+    assert caught.value.code == "SPDE-D087"
+
+
+def relief(tmp_path, metres):
+    """Write an elevation model of the stations' region."""
+    lat, lon = np.linspace(40, 52, 25), np.linspace(-6, 14, 41)
+    np.savez(tmp_path / "relief.npz", lat=lat, lon=lon, elev_m=np.full((25, 41), metres))
+    return tmp_path / "relief.npz"
+
+
+def test_relief_that_is_not_where_the_stations_stand_is_told(source, tmp_path, caplog):
+    lift_to_store(source, tmp_path / "out.zarr", dem=relief(tmp_path, 4000.0), **SMALL)
+    assert "m from the altitudes of the stations" in caplog.text
+
+
+def test_relief_without_any_elevation_is_refused(source, tmp_path):
+    with pytest.raises(DataError, match="no elevation at all") as caught:
+        lift_to_store(source, tmp_path / "out.zarr", dem=relief(tmp_path, np.nan), **SMALL)
+    assert caught.value.code == "SPDE-D080"
+
+
 def lifted(ds, tmp_path, **options):
     summary = lift_to_store(store.write_store(ds, tmp_path / "in.zarr"), tmp_path / "out.zarr", height=8, **options)
     return summary, store.open_store(summary.path).load()

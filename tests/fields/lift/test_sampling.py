@@ -163,3 +163,14 @@ def test_files_are_not_replaced_unasked(tmp_path):
         refuse_existing(tmp_path / "x", force=False)
     refuse_existing(tmp_path / "x", force=True)
     refuse_existing(None, force=False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [("name,lat,lon,elevation", "elevation"), ("name,lat,lon,alt_m", "alt_m"), ("lat,lon,alt,lat", "twice")],
+)
+def test_an_altitude_under_another_name_and_a_column_that_is_there_twice_are_refused(tmp_path, columns, words):
+    (tmp_path / "p.csv").write_text(f"{columns}\n45,5,900,45\n")
+    with pytest.raises(DataError, match=words) as caught:
+        read_points(tmp_path / "p.csv")
+    assert caught.value.code == "SPDE-D090"
