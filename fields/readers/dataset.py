@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from fields.errors import DataError, printable
+from fields.errors import DataError, ProblemReport, printable
+from fields.readers.dataset_attributes import check_packing, is_other_quantity, report_attributes, valid_bounds
 from fields.readers.foreign_zarr import check_foreign_store, is_zarr
 from fields.readers.registry import Reader
 from fields.readers.rows import RowSource, with_unique_stations
@@ -51,12 +52,12 @@ class DatasetSource(RowSource):
     def __init__(self, ds: xr.Dataset, label: str, options: ReadOptions, work: Workspace) -> None:
         self.reader, self.label = "dataset", label
         self.about = printable(ds.attrs.get("title", "CF dataset"))[:200]
-        names = _find(ds, VARIABLES, label)
+        names, others = _find(ds, VARIABLES, label, options)
         if options.pressure_kind == PressureKind.SEA_LEVEL and "p" in names:
             names = {("psl" if name == "p" else name): var for name, var in names.items() if name != "psl"}
         time, station = _dims(ds, names, label)
         self._ds, self._names, self._dims = ds, names, (time, station)
-        places = _find(ds, COORDINATES, label)
+        places, _ = _find(ds, COORDINATES, label, options)
         network = _network(ds, places, station, label)
         units = {name: _unit(ds, var, name, label, options) for name, var in names.items()}
         for name, var in places.items():
@@ -67,6 +68,17 @@ class DatasetSource(RowSource):
         seconds, _ = zone.to_utc(_seconds(ds, time, label), label)
         super().__init__(seconds, network, units, options, work)
         self.zone = zone.name
+        self._valid = {name: valid_bounds(ds[var]) for name, var in names.items()}
+        self._invalid: dict[str, int] = {}
+        for name, var in others.items():
+            standard = printable(ds[var].attrs["standard_name"])[:60]
+            self.report.warning(
+                "SPDE-D129", f"the variable '{printable(var)}' is not read: it is {standard}, not {name}", where=label,
+                do="--unit dd=towards   if it is where the wind goes" if name == "dd" else "correct its standard_name",
+            )  # fmt: skip
+        for name, var in names.items():
+            check_packing(ds[var], f"{label} › {printable(var)}")
+            report_attributes(self.report, ds, var, name, label)
         reduced = "psl" in names and "p" not in names
         self.pressure_kind = PressureKind.SEA_LEVEL if reduced else PressureKind.STATION
         read = {*names.values(), *places.values()}
@@ -85,12 +97,30 @@ class DatasetSource(RowSource):
                 block = self._ds[var].isel({self._dims[0]: span}).transpose(*self._dims).values
             except _READ_FAULTS as problem:
                 raise unreadable(f"{self.label} › {printable(var)}", problem) from None
-            blocks[name] = np.asarray(block, np.float32)
+            low, high = self._valid[name]
+            invalid = (block < low) | (block > high)
+            self._invalid[name] = self._invalid.get(name, 0) + int(invalid.sum())
+            blocks[name] = np.where(invalid, np.float32(np.nan), np.asarray(block, np.float32))
         return blocks
 
+    def findings(self) -> ProblemReport:
+        """Return the findings, with counts of values that the file itself calls invalid."""
+        report = ProblemReport(super().findings())
+        for name, count in self._invalid.items():
+            if count:
+                report.notice("SPDE-D018", f"{count:,} values of {name} are outside the valid range of the file",
+                              where=f"{self.label} › {printable(self._names[name])}")  # fmt: skip
+        return report
 
-def _find(ds: xr.Dataset, table: Any, label: str) -> dict[str, str]:
+
+def _find(
+    ds: xr.Dataset, table: Any, label: str, options: ReadOptions
+) -> tuple[dict[str, str], dict[str, str]]:  # fmt: skip
     """Match our names to the dataset's: by the same name, by CF standard name, by a common alias.
+
+    Returns
+    -------
+    The variables that are meant, and those that are called so while their standard name tells of another quantity.
 
     Raises
     ------
@@ -99,10 +129,15 @@ def _find(ds: xr.Dataset, table: Any, label: str) -> dict[str, str]:
     """
     numbers = [str(var) for var in ds.variables if ds[var].dtype.kind in "fiu" and not str(var).endswith("_flag")]
     matched: dict[str, str] = {}
+    others: dict[str, str] = {}
     for name, row in table.items():
         standards = (row.standard_name, *_STANDARD.get(name, ()))
         called = [[var for var in numbers if ds[var].attrs.get("standard_name") == standard] for standard in standards]
         aliased = [[var for var in numbers if var.lower() in names] for names in ((name,), _ALIASES.get(name, ()))]
+        if not str(options.units.get(name, "")).endswith("towards"):  # declared as what it is
+            strange = [var for group in aliased for var in group if is_other_quantity(ds[var], standards)]
+            aliased = [[var for var in group if var not in strange] for group in aliased]
+            others |= dict(zip((name,), strange))
         candidates = next((group for group in (*called, *aliased) if group), [])
         if name in candidates:
             candidates = [name]
@@ -110,7 +145,8 @@ def _find(ds: xr.Dataset, table: Any, label: str) -> dict[str, str]:
             _require_same(ds, (candidates[0], other), name, label)
         if candidates:
             matched[name] = candidates[0]
-    return matched
+    used = set(matched.values())
+    return matched, {name: var for name, var in others.items() if name not in matched and var not in used}
 
 
 def _require_same(ds: xr.Dataset, pair: tuple[str, str], name: str, label: str) -> None:
