@@ -17,7 +17,7 @@ from fields.readers.archives import Member
 from fields.readers.column_map import TextForm
 from fields.readers.safety import kind_in_words
 
-__all__ = ["BLOCK_BYTES", "Block", "TextLayout", "blocks", "examine", "line_of"]
+__all__ = ["BLOCK_BYTES", "Block", "TextLayout", "blocks", "examine", "line_of", "stray_quote"]
 
 BLOCK_BYTES = 8 << 20
 MOST_COLUMNS = 5_000
@@ -76,6 +76,10 @@ def examine(member: Member, form: TextForm) -> TextLayout:
     encoding = _encoding(head, form, start, member.label, whole)
     text = [_decode(line, encoding, member.label, number + 1) for number, line in enumerate(lines)]
     columns_line = text[-1]
+    if text[0].lstrip().startswith(("<", "{", "[{")):
+        what = "XML or HTML" if text[0].lstrip().startswith("<") else "JSON"
+        raise DataError(f"{member.label} is not a table: it is {what}", code="SPDE-D121",
+                        do="save the table as CSV; unpack what holds anything but tables")  # fmt: skip
     squeeze = form.separator == "whitespace"
     separator = " " if squeeze else form.separator
     if separator == "auto":
@@ -188,6 +192,9 @@ def blocks(stream: IO[bytes], layout: TextLayout, begin: int, block_bytes: int =
         _refuse_nul(buffer, offset, layout.label, len(carry), size)
         is_last = size < len(buffer)
         cut = size if is_last else buffer.rfind(b"\n", 0, size) + 1
+        if not is_last and buffer.count(b'"', 0, cut) % 2:  # perhaps inside a cell of several lines: cut before it
+            inside = stray_quote(memoryview(buffer)[:cut], layout.separator)
+            cut = buffer.rfind(b"\n", 0, inside) + 1 if inside >= 0 else cut
         if cut == 0:
             raise DataError(
                 f"{layout.label}: a line after byte {offset:,} is longer than {block_bytes:,} bytes",
@@ -225,6 +232,22 @@ def _refuse_nul(content: bytes | bytearray, offset: int, label: str, start: int 
             f"{label} {line}: a NUL byte, which no table holds", code="SPDE-D123",
             do="this is not a text file, or it was damaged on the way: fetch it again, or save it as UTF-8 text",
         )  # fmt: skip
+
+
+def stray_quote(content: bytes | memoryview, separator: str) -> int:
+    """Find a quoted cell that never closes, or runs over line ends and closes in mid-cell; -1 without one.
+
+    A quote that somebody forgot to close would swallow all rows up to the next quote in the table.
+    """
+    text = bytes(content)
+    if b'"' not in text:
+        return -1
+    mark = re.escape(separator.encode())
+    cell = rb'(?:^|(?<=%b))"((?:[^"]|"")*+)("?) *(%b|\r?\n|\Z)?' % (mark, mark)
+    for quoted in re.finditer(cell, text, re.MULTILINE):
+        if not quoted[2] or (b"\n" in quoted[1] and quoted[3] is None):
+            return quoted.start()
+    return -1
 
 
 def line_of(path: Path | None, offset: int, row: int, skipped: int = 0) -> str:

@@ -21,7 +21,7 @@ from fields.errors import DataError, printable
 from fields.readers.column_choice import ColumnChoice, choose_columns, double_error
 from fields.readers.column_map import Column, ColumnMap
 from fields.readers.compass import NO_DIRECTION, advised_unit, is_compass, point_of
-from fields.readers.csv_text import Block, TextLayout, line_of
+from fields.readers.csv_text import Block, TextLayout, line_of, stray_quote
 from fields.readers.time_columns import TimeColumns, as_text
 from fields.times import Zone
 from fields.variables import TEXT_SENTINELS
@@ -132,12 +132,18 @@ class Decoder:
             if table is not None:
                 return table
         names = [f"c{i}" for i in range(len(layout.columns))]
+        content = bytes(block.content)
+        open_quote = stray_quote(content, layout.separator)
+        if open_quote >= 0:
+            line = self.place(block.offset, content.count(b"\n", 0, open_quote))
+            raise DataError(f"{self.label} {line}: a quote is opened and not closed in its cell", code="SPDE-D123",
+                            do="correct that line: what follows would be read as part of the cell")  # fmt: skip
         return csv.read_csv(
-            pa.BufferReader(pa.py_buffer(block.content)),
+            pa.BufferReader(pa.py_buffer(content)),
             read_options=csv.ReadOptions(
                 column_names=names, use_threads=False, encoding=layout.encoding, block_size=1 << 20
             ),
-            parse_options=csv.ParseOptions(delimiter=layout.separator, newlines_in_values=False),
+            parse_options=csv.ParseOptions(delimiter=layout.separator, newlines_in_values=b'"' in content),
             convert_options=csv.ConvertOptions(
                 column_types=types,
                 include_columns=list(types),
@@ -330,6 +336,8 @@ class Decoder:
             f'set missing = ["{text}"] under [file], if it means missing',
             f'with missing = ["{text}"] under [file], if it means missing',
         )
+        if re.match(r"[^\w]*\d", text) and not _are_words(name, column):  # 1,013.2 or 12 °C would be lost as missing
+            do = "write it with a decimal point, without separators of thousands and without its unit"
         if name == "dd":
             do = advised_unit(texts, texts[bad], column.unit) or do
         return DataError(

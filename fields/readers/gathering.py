@@ -88,7 +88,7 @@ def identity_of(path: Path, *what: object) -> str:
     """Fingerprint a source by names, sizes and times of change of its files, and by how it is read (``what``)."""
     digest = hashlib.sha256(repr(what).encode())
     for file in sorted(path.iterdir()) if path.is_dir() else [path]:
-        about = file.stat()
+        about = file.stat() if file.exists() else file.lstat()  # a link to nothing is none of the tables
         digest.update(f"{file.name};{about.st_size};{about.st_mtime_ns}".encode())
     return digest.hexdigest()
 

@@ -12,7 +12,7 @@ from fields.readers.archives import tables_in
 from fields.readers.column_map import load_map, shipped_map
 from fields.readers.registry import Reader
 from fields.readers.safety import file_kind, open_binary
-from fields.readers.source import ReadOptions, Source, Workspace
+from fields.readers.source import EveryNthStep, ReadOptions, Source, Workspace
 from fields.readers.table import TableSource
 
 __all__ = ["READER"]
@@ -23,7 +23,8 @@ _HEADER = b"number_sta,lat,lon,height_sta,date,dd,ff,precip,hu,td,t,psl"
 def open_meteonet(path: Path, options: ReadOptions, work: Workspace) -> Source:
     """Open MeteoNet tables as a source."""
     chosen = load_map(options.column_map) if options.column_map else shipped_map("meteonet")
-    return TableSource(path, chosen.with_units(options.units), options, work, "meteonet")
+    source = TableSource(path, chosen.with_units(options.units), options, work, "meteonet")
+    return EveryNthStep(source, options.every) if options.every > 1 else source
 
 
 def _recognises(path: Path) -> int:

@@ -19,7 +19,7 @@ from fields.readers.gathering import GatheredTables, gather
 from fields.readers.parquet import is_parquet, parquet_columns
 from fields.readers.registry import Reader
 from fields.readers.safety import file_kind
-from fields.readers.source import ReadOptions, Source, Workspace
+from fields.readers.source import EveryNthStep, ReadOptions, Source, Workspace
 from fields.times import format_span, format_time, summer_time_jumps
 from fields.variables import PressureKind
 
@@ -194,7 +194,8 @@ def open_table(path: Path, options: ReadOptions, work: Workspace) -> Source:
     chosen = without_absent_columns(choose_map(path, options), path)
     if options.pressure_kind == PressureKind.SEA_LEVEL and "p" in chosen.variables:
         chosen = _as_sea_level(chosen)
-    return TableSource(path, chosen, options, work)
+    source = TableSource(path, chosen, options, work)
+    return EveryNthStep(source, options.every) if options.every > 1 else source
 
 
 def without_absent_columns(column_map: ColumnMap, path: Path) -> ColumnMap:

@@ -115,7 +115,8 @@ def _by_form(texts: pa.Array, form: str, order: str | None) -> tuple[Array, Arra
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return np.full(len(texts), UNPARSED, np.int64), aware
     seconds = _filled(parsed.cast(pa.int64()))
-    return np.where(_is_another_day(texts, form, parsed), UNPARSED, seconds), aware
+    wrong = _is_another_day(texts, form, parsed) | _lacks_digits(texts, form)
+    return np.where(wrong, UNPARSED, seconds), aware
 
 
 def _is_another_day(texts: pa.Array, form: str, parsed: pa.Array) -> Array:
@@ -128,6 +129,16 @@ def _is_another_day(texts: pa.Array, form: str, parsed: pa.Array) -> Array:
     if naive is None:
         return np.zeros(len(texts), bool)  # the offset may move it to another day
     return np.asarray(pc.fill_null(pc.not_equal(day, pc.day(naive)), False))
+
+
+def _lacks_digits(texts: pa.Array, form: str) -> Array:
+    """Mark texts with too few digits where numbers stand side by side: day 32 of a year, 2024032, is no 2 March."""
+    joined = re.search(r"(?:%[YymdHMSI]){2,}", form)
+    if joined is None:
+        return np.zeros(len(texts), bool)
+    digits = 2 * joined[0].count("%") + 2 * joined[0].count("%Y")
+    whole = rf"(?:^|\D)\d{{{digits}}}(?:\D|$)"
+    return np.asarray(pc.fill_null(pc.invert(pc.match_substring_regex(texts, whole)), False))
 
 
 @lru_cache(maxsize=64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -238,3 +238,11 @@ def test_times_of_parquet_are_read_in_every_type(tmp_path):
     with pytest.raises(DataError, match="can be read in 2 ways"):
         open_source(tmp_path / "us.parquet", tmp_path / "us")
     assert span(open_source(tmp_path / "us.parquet", tmp_path / "us", date_order="mdy")) == RIGHT
+
+
+def test_the_day_of_the_year_is_not_read_as_month_and_day(tmp_path):
+    # 13 January as 2021013, which a lenient parser takes for month 01 and day 3.
+    path = written(tmp_path, SHORT, lambda time: (time - timedelta(days=47)).strftime("%Y%j %H:%M"))
+    with pytest.raises(DataError, match="is not a time") as caught:
+        open_source(path, tmp_path)
+    assert caught.value.code == "SPDE-D010"
