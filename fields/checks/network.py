@@ -205,7 +205,7 @@ def check_pressure_profile(
             f"pressure does not fit the altitude at {int(misplaced.sum())} of {int(usable.sum())} stations",
             where=subject.where("p", misplaced),
             why=f"as if the first stood {abs(metres):.0f} m {'lower' if metres > 0 else 'higher'} than listed",
-            do="check their altitude and position; quality control flags their pressure otherwise",
+            do=f"check their altitude and position, or leave them out: {subject.dropping(misplaced)}",
         )  # fmt: skip
     return report
 

@@ -12,6 +12,7 @@ winter record; exchanged latitudes and longitudes that both stay below 90, unles
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +34,8 @@ _SHARE_MENDED = 0.8
 _FEWEST_VALUES = 8
 _VOUCH = re.compile(r"(?:;|   or,) if the values are right: ")
 _ENOUGH_SPEEDS = 100
+_LEAST_GALE = 0.3  # m/s, 99th percentile of wind speed
+_FEWEST_POINTS = 12  # different directions, of which a wind that turns has more
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,10 @@ class Subject:
         if chosen is None:
             return locate(self.source, name)
         return locate(self.source, name, stations=self.ids(chosen), out_of=int(chosen.size))
+
+    def dropping(self, chosen: Array) -> str:
+        """Write the command that leaves out the stations where ``chosen`` is true."""
+        return f"{self.command} --drop {shlex.quote(','.join(map(str, self.ids(chosen))))}"
 
     def add(self, report: ProblemReport, name: str, problem: Problem) -> None:
         """Report a finding, as a warning where the user vouches for the variable."""
@@ -136,6 +143,8 @@ def check_values(
     if not whole:
         _check_range(report, name, values, declared, subject)
     if not wrong.any():
+        if name == "dd":
+            _check_full_circle(report, values, unit, subject)
         if name == "ff" and judged.any():
             _check_whole_numbers(report, values, unit, subject)
         return report
@@ -152,8 +161,14 @@ def check_values(
         likely = " or ".join(_unit_words(other) for other in fitting)
         what = f"{row.long_name.lower()} looks like {likely} but is declared {_unit_words(unit)}"
         do = subject.command + "".join(f" --unit {source}={fitting[0]}" for source in sources)
-    if not whole:
-        do = "mend these stations in the source; quality control flags their values otherwise"
+        if len(fitting) > 1:
+            do += f"   or {', '.join(fitting[1:])}, whichever is true"
+        present = np.asarray(values)[np.isfinite(values)]
+        if name in ("t", "td") and unit == "degC" and not np.any(present % 1):
+            do += f"   or, if these are tenths of a degree: {subject.command} --map FILE.toml   with scale = 0.1"
+    is_mixed = bool(fitting) and quantiles.fits(name, conversion(name, fitting[0]))[judged].mean() <= _SHARE_MENDED
+    if not whole or is_mixed:  # no unit would fit all stations
+        do = f"mend these stations in the source, or leave them out: {subject.dropping(wrong)}"
     severity: Any = "error" if whole else "warning"
     code = "SPDE-D012" if fitting else "SPDE-D011"
     vouched = next((source for source in sources if source in subject.trust), name)
@@ -179,7 +194,9 @@ def _windy_network(name: str, quantiles: _StationQuantiles, declared: Conversion
     row = VARIABLES[name]
     middle = declared.to_si(float(np.nanmedian(quantiles.middle)))
     top = declared.to_si(float(np.nanmedian(quantiles.top)))
-    if row.typical[0] <= middle <= row.typical[1] and top <= row.tail[1]:
+    # No network is calm in its strongest hour: such numbers count in another unit. All zeros are left to the reader.
+    is_still = name == "ff" and 0 < top < _LEAST_GALE
+    if row.typical[0] <= middle <= row.typical[1] and top <= row.tail[1] and not is_still:
         return np.zeros_like(wrong)
     return ~np.isnan(quantiles.middle)
 
@@ -217,3 +234,22 @@ def _check_whole_numbers(report: ProblemReport, values: Array, unit: str, subjec
         why=f"median {np.median(moving):.3g} {unit}",
         do=f"if these are knots: {subject.command} --unit ff=kt",
     )
+
+
+def _check_full_circle(report: ProblemReport, values: Array, unit: str, subject: Subject) -> None:
+    """Report directions in degrees that all lie between 0 and 2π, or are whole numbers up to 36: tens of degrees."""
+    present = np.asarray(values)[np.isfinite(values)]
+    moving = np.unique(present[present > 0])
+    if unit not in ("degrees", "degree", "deg") or present.size < _ENOUGH_SPEEDS or moving.size < _FEWEST_POINTS:
+        return
+    highest, are_whole = float(moving[-1]), not np.any(moving % 1)
+    if np.pi < highest < 2 * np.pi + 0.01 and not are_whole:
+        likely, do = "radians", f"{subject.command} --unit dd=radians"
+    elif 18 < highest <= 36 and are_whole:
+        likely, do = "tens of degrees", f"{subject.command} --map FILE.toml   with scale = 10 for dd"
+    else:
+        return
+    why = f"{moving.size} different directions, from {moving[0]:.3g} to {highest:.3g}"
+    do += f"   or, if the values are right: {subject.command} --trust dd"
+    subject.add(report, "dd", Problem("SPDE-D012", f"directions look like {likely} but are declared {unit}",
+                                      subject.where("dd"), why, do))  # fmt: skip

@@ -110,18 +110,22 @@ def compose(
         converted = gate.convert(name, block, times=times)
         values[name], codes[name] = converted.values, converted.codes
     shape = (len(times), len(alt))
+    sound = {n: _possible(n, values[n], gate.trust) for n in ("ff", "dd", "t", "td", "psl") if n in values}
+    # What a source wrote where nothing can be derived from it is as good as a code for missing.
+    lost = {name: codes[name] | np.isnan(table) & ~np.isnan(values[name]) for name, table in sound.items()}
     if "u" in plan.derived:
-        u, v = wind_components(values["ff"], values["dd"])
+        u, v = wind_components(sound["ff"], sound["dd"])
         for name, wind in (("u", u), ("v", v)):
             _fill(values, name, wind)
-            codes[name] = codes.get(name, False) | codes["ff"] | codes["dd"]
+            codes[name] = codes.get(name, False) | lost["ff"] | lost["dd"]
     if "rh" in plan.derived:
-        _fill(values, "rh", relative_humidity(values["t"], values["td"]))
+        _fill(values, "rh", relative_humidity(sound["t"], sound["td"]))
+        codes["rh"] = codes.get("rh", False) | lost["t"] | lost["td"]
     if plan.pressure_kind == PressureKind.STANDARD_ATMOSPHERE:
         values["p"] = np.broadcast_to(standard_pressure(alt).astype(np.float32), shape)
     elif "p" in plan.derived:
-        _fill(values, "p", station_pressure(values["psl"], values["t"], alt.astype(np.float32)[None, :]))
-        codes["p"] = codes.get("p", False) | codes["psl"]
+        _fill(values, "p", station_pressure(sound["psl"], sound["t"], alt.astype(np.float32)[None, :]))
+        codes["p"] = codes.get("p", False) | lost["psl"] | lost["t"]
     none = np.zeros(shape, bool)
     return {n: values[n] for n in plan.stored}, {n: codes.get(n, none) & np.isnan(values[n]) for n in plan.stored}
 
@@ -146,6 +150,16 @@ def flags_of(
         else:  # extras are only held to what is possible
             flags[name] |= fails_range(values[name], VARIABLES[name]).astype(np.uint8) * np.uint8(int(Flag.RANGE))
     return flags
+
+
+def _possible(name: str, values: Array, trust: Collection[str]) -> Array:
+    """Return values with NaN for impossible ones, from which nothing may be derived.
+
+    A speed of -9 would become an ordinary wind. Directions that the user vouches for (-180 to 180, say) are kept.
+    """
+    if name == "dd" and name in trust:
+        return values
+    return np.where(fails_range(values, VARIABLES[name]), np.float32(np.nan), values)
 
 
 def _fill(values: dict[str, Array], name: str, derived: Array) -> None:

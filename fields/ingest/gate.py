@@ -23,7 +23,7 @@ from fields.checks import (
     sentinel_mask,
 )
 from fields.derive import wind_components
-from fields.errors import ProblemReport
+from fields.errors import Problem, ProblemReport
 from fields.units import conversion, to_si
 from fields.variables import PressureKind
 
@@ -34,6 +34,9 @@ Array = np.ndarray[Any, Any]
 # Steps of each block that are kept for the checks, and the largest number of kept steps.
 _ROWS_OF_BLOCK = 64
 _MOST_ROWS = 4096
+_FAR_SPEEDS = 1.0  # m/s between two winds of one source
+_ABOVE = 0.5  # K by which a dew point may exceed the temperature
+_MOSTLY = 0.2  # share of values above which that is no matter of single ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ class UnitGate:
         for name, (_, values) in samples.items():
             report.extend(check_values(name, values, self.units[name], subject))
         self._check_wind(report, samples)
+        self._check_dew_point(report, samples)
         errors = {problem.code for problem in report.errors}
         if alt is not None and "p" in samples and not errors & {"SPDE-D012", "SPDE-D015"}:
             pressure = conversion("p", self.units["p"]).to_si(samples["p"][1].astype(np.float64))
@@ -162,6 +166,31 @@ class UnitGate:
         if u.shape == v.shape:
             problems = check_values("ff", np.hypot(u, v), self.units["u"], self.subject, declared_as=("u", "v"))
             report.extend(ProblemReport(problem for problem in problems if problem.severity != "notice"))
+
+        if {"ff", "dd"} <= samples.keys() and samples["ff"][1].shape == u.shape:
+            speed = to_si("u", np.hypot(u, v).astype(np.float64), self.units["u"])
+            with np.errstate(invalid="ignore"):
+                apart = np.abs(speed - to_si("ff", samples["ff"][1].astype(np.float64), self.units["ff"]))
+            if np.isfinite(apart).any() and np.nanmedian(apart) > _FAR_SPEEDS:
+                report.warning(
+                    "SPDE-D128", "u and v are another wind than ff and dd; u and v are read",
+                    where=self.subject.where("u, v"), why=f"their speeds differ by {np.nanmedian(apart):.2g} m/s",
+                    do="remove the pair that is not meant",
+                )  # fmt: skip
+
+    def _check_dew_point(self, report: ProblemReport, samples: Mapping[str, tuple[Array, Array]]) -> None:
+        """Check that the dew point is not above the temperature: exchanged columns, or the difference of the two."""
+        if not {"t", "td"} <= samples.keys() or not report.ok or samples["t"][1].shape != samples["td"][1].shape:
+            return
+        t, td = (to_si(name, samples[name][1].astype(np.float64), self.units[name]) for name in ("t", "td"))
+        both = np.isfinite(t) & np.isfinite(td)
+        share = float(np.mean(td[both] > t[both] + _ABOVE)) if both.any() else 0.0
+        if share > _MOSTLY:
+            self.subject.add(report, "td", Problem(
+                "SPDE-D012", "the dew point is above the temperature", self.subject.where("td"),
+                f"{share:.0%} of all values; are t and td exchanged, or is td the difference of the two?",
+                f"correct the names of the columns; if the values are right: {self.command} --trust td",
+            ))  # fmt: skip
 
     def _check_direction(
         self, report: ProblemReport, samples: Mapping[str, tuple[Array, Array]], places: tuple[Array, Array]

@@ -162,6 +162,7 @@ def ingest_files(
     if not path.exists():
         raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100", do="check the path")
     with atomic.machine_faults(target):
+        atomic.refuse_overlap(path, target)
         store.refuse_occupied(target, settings.force)
     command = advised or Command(str(path), str(target), settings.typed())
     tracker = Tracker(watcher)
@@ -234,7 +235,9 @@ class _Ingest:
         completed = []
         for problem in report:
             do = on_this_clock(self.command.tidied(self.command.completed(problem.do)), self.source.zone)
-            if problem.code == "SPDE-D008" and ids:
+            if problem.code == "SPDE-D008" and unplaced.all():
+                do = "complete the list of stations: each needs a latitude, a longitude and an altitude"
+            elif problem.code == "SPDE-D008" and ids:
                 do = f"complete the station list, or leave them out: {self.command.with_options(('--drop', ids))}"
             if problem.severity != "error" and self.command.output == str(self.target):
                 # By the time the message is read the store exists.

@@ -29,6 +29,8 @@ _MOSTLY_MISSING = 0.5
 _SHORT_AXIS = 24
 # Reports are counted by the number of their step modulo this, which multiples of a step from 2 to 60 divide.
 _PHASES = 120
+# Reports nearly all of which lie within this span [s] of the hour are hourly ones.
+_HOUR, _JITTER, _NEARLY_ALL = 3600, 600, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,10 @@ def _report_empty_steps(report: ProblemReport, reports: Array, source: Source, c
         why += f"; the longest gap is {format_duration(float(gaps[longest]) * step)} after {after}"
     do = f"if the times are right: {command} --accept sparse-axis"
     common = int(np.gcd.reduce(gaps)) if gaps.size else 1
-    if common > 1:
+    beside = (source.axis.start + observed * step) % _HOUR
+    if np.mean(np.minimum(beside, _HOUR - beside) <= _JITTER) > _NEARLY_ALL and step < _HOUR:
+        do = f"{command} --step 1h --tolerance {format_span(_JITTER)}   or, {do}"
+    elif common > 1:
         do = f"{command} --step {format_span(common * step)}   or, {do}"
     question = ProblemReport()
     question.error("SPDE-D111", "most steps of the time axis are empty", where=locate(source.label, where), why=why,
