@@ -165,7 +165,7 @@ def check_values(
             do += f"   or {', '.join(fitting[1:])}, whichever is true"
         present = np.asarray(values)[np.isfinite(values)]
         if name in ("t", "td") and unit == "degC" and not np.any(present % 1):
-            do += "   or, if these are tenths of a degree: --map FILE.toml   with scale = 0.1 under [variables]"
+            do += f"   or, if these are tenths of a degree: {subject.command} --map FILE.toml   with scale = 0.1"
     is_mixed = bool(fitting) and quantiles.fits(name, conversion(name, fitting[0]))[judged].mean() <= _SHARE_MENDED
     if not whole or is_mixed:  # no unit would fit all stations
         do = f"mend these stations in the source, or leave them out: {subject.dropping(wrong)}"
@@ -246,7 +246,7 @@ def _check_full_circle(report: ProblemReport, values: Array, unit: str, subject:
     if np.pi < highest < 2 * np.pi + 0.01 and not are_whole:
         likely, do = "radians", f"{subject.command} --unit dd=radians"
     elif 18 < highest <= 36 and are_whole:
-        likely, do = "tens of degrees", "--map FILE.toml   with scale = 10 for dd under [variables]"
+        likely, do = "tens of degrees", f"{subject.command} --map FILE.toml   with scale = 10 for dd"
     else:
         return
     why = f"{moving.size} different directions, from {moving[0]:.3g} to {highest:.3g}"
