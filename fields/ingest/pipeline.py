@@ -163,7 +163,6 @@ def ingest_files(
         raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100", do="check the path")
     atomic.refuse_input(target, path, settings.read.column_map, settings.read.stations)
     with atomic.machine_faults(target):
-        atomic.refuse_overlap(path, target)
         store.refuse_occupied(target, settings.force)
     command = advised or Command(str(path), str(target), settings.typed())
     tracker = Tracker(watcher)

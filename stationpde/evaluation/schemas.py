@@ -54,7 +54,7 @@ class CellData(Part):
     shares: list[float]
     windows: dict[str, Count]
     altitude_m: list[float | None]
-    kept: Count | None = None
+    training_stations: Count | None = Field(default=None, alias="kept")
 
 
 class CellTraining(Part):
