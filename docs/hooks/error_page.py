@@ -82,6 +82,7 @@ _COMPOSED = {
     "SPDE-D051": "chunk … of `…` is missing",
     "SPDE-D052": "chunk … of `…` is empty or has another size",
     "SPDE-D053": "chunk … of `…` was changed: its SHA-256 differs",
+    "SPDE-T102": "there is no whole export: …",
     "SPDE-X001": "the command line cannot be understood: no such command, option or value",
     "SPDE-X002": "the system's own words: no space left, permission denied, read-only file system",
     "SPDE-X005": "No module named '…'",

@@ -158,10 +158,10 @@ def _sizes(drawn: DrawnSystem) -> dict[str, Tensor]:
     total["by factor"].clamp_min_(floor)
     # The same for derivatives by a field or closure, as θ(T(θ, p), p) has by p: against a thousandth of what a change
     # of all that was added up over the whole range would be.
-    cells = drawn.batch * drawn.grid.ny * drawn.grid.nx
+    count = drawn.batch * drawn.grid.ny * drawn.grid.nx
     for name, (low, high) in drawn.ranges.items():
         if f"by {name}" in total and high > low:
-            total[f"by {name}"].clamp_min_(floor / (cells * (high - low)))
+            total[f"by {name}"].clamp_min_(floor / (count * (high - low)))
     return total
 
 

@@ -210,13 +210,6 @@ class StationPDEModel(nn.Module):
         """Return the time of a lead, seconds since 1970, UTC."""
         return issue_time + lead * self.config.data.step_seconds
 
-    def step(
-        self, field: Tensor, valid_time: Tensor, lead: int | Tensor, tendencies: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Advance the scaled field by one forecast interval to ``valid_time``; also return the router's weights."""
-        base = None if self.base is None else self._start_base(valid_time, field.shape)
-        return self.advance(field, self.conditions.step(valid_time, lead), base, tendencies, lead)
-
     def advance(
         self, field: Tensor, conditions: Tensor, base: Tensor | None, tendencies: Tensor | None, lead: int | Tensor
     ) -> tuple[Tensor, Tensor | None]:

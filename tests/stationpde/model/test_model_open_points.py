@@ -11,7 +11,18 @@ import torch
 from fields.grid.gridspec import GridSpec
 from fields.windows.series import Stations, StationSeries
 from fields.windows.windows import Split
-from small_network import STEP, VARIANTS, places, small_config, small_model, small_series, weather, wild, windows
+from small_network import (
+    STEP,
+    VARIANTS,
+    advance_once,
+    places,
+    small_config,
+    small_model,
+    small_series,
+    weather,
+    wild,
+    windows,
+)
 from stationpde.config.tree import Config
 from stationpde.model.climate import StateStatistics
 from stationpde.model.closure import CLOSURE_SCALES
@@ -226,8 +237,8 @@ def test_the_field_feeds_back():
     model = small_model()
     batch = windows(model.config, [3])
     analysis = model.analyse(batch.history, batch.issue_time)
-    first, _ = model.step(analysis.field, batch.issue_time + STEP, 1)
-    second, _ = model.step(first, batch.issue_time + 2 * STEP, 2)
+    first = advance_once(model, analysis.field, batch.issue_time + STEP, 1)
+    second = advance_once(model, first, batch.issue_time + 2 * STEP, 2)
     fields = model(batch.history, batch.issue_time, keep_fields=True).fields
     torch.testing.assert_close(fields[:, 1], model.full_field(second, batch.issue_time + 2 * STEP))
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from small_network import small_config, small_model, wild, windows
+from small_network import advance_once, small_config, small_model, wild, windows
 from stationpde.model.closure import Closure
 from stationpde.model.data_branch import DataBranch
 from stationpde.model.router import Router
@@ -126,7 +126,7 @@ def test_gates_and_router_are_told_what_is_printed(model, batch):
     ]
     with torch.no_grad():
         analysis = model.analyse(batch.history, batch.issue_time)
-        model.step(analysis.field, batch.issue_time + 21600, 1)
+        advance_once(model, analysis.field, batch.issue_time + 21600, 1)
         latest = model.sites.lifted(batch.history, to_state(batch.history, model.sites.pressure)
                                     - model.sites.base(_times(batch, model)))[0][:, -1]  # fmt: skip
         issue, target = model.conditions.history(batch.issue_time), model.conditions.step(batch.issue_time + 21600, 1)
