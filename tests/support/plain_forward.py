@@ -41,13 +41,21 @@ def use_plain_parts(monkeypatch) -> None:
     monkeypatch.setattr(WeightedMeans, "complete", lambda means, values: plain_means(means, values)[0])
 
 
+def advance_once(
+    model: StationPDEModel, field: Tensor, valid_time: Tensor, lead: int, tendencies: Tensor | None = None
+) -> Tensor:
+    """Return the scaled field one forecast interval later, at ``valid_time``."""
+    _, base = model.interval_start(field, valid_time)
+    return model.advance(field, model.conditions.step(valid_time, lead), base, tendencies, lead)[0]
+
+
 def plain_forward(model: StationPDEModel, history: Tensor, issue_time: Tensor, horizon: int) -> tuple[Tensor, Tensor]:
     """Return observed variables and state at the stations without guide; parts are those of `use_plain_parts`."""
     analysis, states = model.analyse(history, issue_time), []
     field = analysis.field
     for lead in range(1, horizon + 1):
         valid_time = issue_time + lead * model.config.data.step_seconds
-        field, _ = model.step(field, valid_time, lead, analysis.tendencies)
+        field = advance_once(model, field, valid_time, lead, analysis.tendencies)
         state = model.sites.read(model.scaling.inverse(field)) + model.sites.base(valid_time)
         state = state + _anchored(model, analysis.departures, lead)
         states.append(state + _residual(model, analysis, lead, valid_time))

@@ -7,7 +7,6 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fields.windows.series import Stations, StationSeries
 from fields.windows.torch_data import Batch, WindowDataset
@@ -123,12 +122,6 @@ def learner(config: Config | None = None, seed: int = 0) -> ModelLearner:
         model.guide.load_state_dict(_GUIDES[key])
     torch.manual_seed(seed)
     return ModelLearner(model)
-
-
-def advance_once(model: StationPDEModel, field: Tensor, valid_time: Tensor, lead: int) -> Tensor:
-    """Return the scaled field one forecast interval later, at ``valid_time``."""
-    _, base = model.interval_start(field, valid_time)
-    return model.advance(field, model.conditions.step(valid_time, lead), base, None, lead)[0]
 
 
 def _rows_and_settings(model: StationPDEModel) -> str:

@@ -11,18 +11,8 @@ import torch
 from fields.grid.gridspec import GridSpec
 from fields.windows.series import Stations, StationSeries
 from fields.windows.windows import Split
-from small_network import (
-    STEP,
-    VARIANTS,
-    advance_once,
-    places,
-    small_config,
-    small_model,
-    small_series,
-    weather,
-    wild,
-    windows,
-)
+from plain_forward import advance_once
+from small_network import STEP, VARIANTS, places, small_config, small_model, small_series, weather, wild, windows
 from stationpde.config.tree import Config
 from stationpde.model.climate import StateStatistics
 from stationpde.model.closure import CLOSURE_SCALES

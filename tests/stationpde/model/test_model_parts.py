@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from small_network import advance_once, small_config, small_model, wild, windows
+from plain_forward import advance_once
+from small_network import small_config, small_model, wild, windows
 from stationpde.model.closure import Closure
 from stationpde.model.data_branch import DataBranch
 from stationpde.model.router import Router
