@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import importlib.util
 import os
 import socket
 import sys
@@ -75,7 +76,8 @@ def shared_data() -> Path:
 
 
 ADVICE = AdviceRecorder()
-ADVICE.install()
+if importlib.util.find_spec("cli") is not None:  # tests of the library alone run without the command
+    ADVICE.install()
 
 
 @pytest.fixture(autouse=True)

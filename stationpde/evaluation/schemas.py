@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from fields.variables import VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,10 +78,16 @@ class CellTraining(Part):
     members: dict[str, CellTraining] | None = None
 
 
+def _known(name: str) -> str:
+    if name not in VARIABLES:
+        raise ValueError(f"there is no variable {name[:40]!r}")
+    return name
+
+
 class CellSums(Part):
     """Sums of errors; their shapes are checked by `ErrorStatistics`."""
 
-    variables: list[Text]
+    variables: list[Annotated[str, AfterValidator(_known)]]
     stations: list[Text]
     lead_hours: list[float]
     hours: list[float]

@@ -159,6 +159,8 @@ class StateStatistics:
         """Invert `tensors`; ``ids`` are the names of the stations, see `ids_in`."""
         t = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
         slot_seconds, origin, annual, daily = (int(number) for number in t["slots"])
+        if t["waves"].shape[1:] != t["table"].shape[2:]:  # without any wave, no later step would notice
+            raise ValueError(f"waves {t['waves'].shape} and table {t['table'].shape} of the climatology differ")
         return cls(
             Stations(ids, t["lat"], t["lon"], t["alt"]),
             Climatology(t["table"], t["waves"], slot_seconds, origin, annual, bool(daily)),

@@ -16,14 +16,12 @@ from torch import Tensor
 
 from stationpde.config import Config
 from stationpde.errors import ConfigError, CorruptArtefactError, FieldsError, StationPDEError, UsageError
-from stationpde.model import StateStatistics, StationPDEModel
+from stationpde.model import SAVED_STATISTICS, StateStatistics, StationPDEModel, saved_statistics
 from stationpde.runs.checkpoint import load_weights
 from stationpde.runs.run_directory import RunDirectory, find_runs
 
 __all__ = ["LoadedRun", "load_run"]
 
-# Prefix of the checkpoint tensors of `StateStatistics`.
-_STATISTICS = "kept."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,18 +120,16 @@ def _config_of(run: RunDirectory, backend: str | None) -> Config:
 
 
 def _model_of(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> StationPDEModel:
-    saved_statistics = {
-        name.removeprefix(_STATISTICS): tensor for name, tensor in tensors.items() if name.startswith(_STATISTICS)
-    }
-    if not {"ids", "lat", "lon", "alt", "table", "altitude"} <= saved_statistics.keys():
+    saved = saved_statistics(tensors)
+    if not {"ids", "lat", "lon", "alt", "table", "altitude"} <= saved.keys():
         raise CorruptArtefactError(
             "the checkpoint holds no station model", code="SPDE-T054", where=str(folder),
             do="forecast and export take runs of `stationpde train`",
         )  # fmt: skip
     # Runs of versions that did not save the length of the record count as longer than any.
-    tensors = {f"{_STATISTICS}days": torch.tensor([math.inf], dtype=torch.float64), **tensors}
+    tensors = {f"{SAVED_STATISTICS}.days": torch.tensor([math.inf], dtype=torch.float64), **tensors}
     try:
-        model = StationPDEModel.from_tensors(config, StateStatistics.ids_in(saved_statistics), tensors)
+        model = StationPDEModel.from_tensors(config, StateStatistics.ids_in(saved), tensors)
         _require_types(model, tensors)
         return model
     except StationPDEError:

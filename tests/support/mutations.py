@@ -78,7 +78,7 @@ def outcome(load: Callable[[], Any], change: str) -> tuple[FieldsError | None, A
     try:
         return None, load()
     except FieldsError as problem:
-        if not str(problem).isprintable():
+        if not all(line.isprintable() for line in str(problem).splitlines()):
             raise AssertionError(f"a text that is not printable for {change}") from problem
         return problem, None
     except BaseException as problem:
