@@ -88,7 +88,7 @@ class ErrorStatistics:
         sizes = {"lead": "lead_hours", "station": "stations", "hour": "hours"}
         groups: dict[str, Any] = {name: np.asarray(content[name], np.float64) for name in ("day", *sizes)}
         for name, array in groups.items():
-            groups_expected = len(names[sizes[name]]) if name in sizes else array.shape[1]
+            groups_expected = len(names[sizes[name]]) if name in sizes else array.shape[1] if array.ndim > 1 else 0
             if array.shape != (len(ROWS), groups_expected, len(names["variables"])):
                 raise ValueError(f"`{name}` has the shape {array.shape}")
         return cls(**names, first_day=int(content["first_day"]), **groups)
