@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
 
-from stationpde.model.convolutions import Convolution, LastLayer, zero_
-from stationpde.model.first_layers import FirstLayers, LeadConditions, PlaceColumns
-from stationpde.model.stencils import TAPS
+from stationpde.model.convolutions import Convolution, zero_
+from stationpde.model.first_layers import Ahead, LeadConditions, PreparedNetwork
 from stationpde.physics import POSITION_FEATURES, STATE
 
 if TYPE_CHECKING:
@@ -62,29 +61,25 @@ class Closure(nn.Module):
 
     def forward(
         self, state: Float[Tensor, "batch field y x"], conditions: Float[Tensor, "batch condition y x"]
-    ) -> dict[str, Float[Tensor, "batch y x"]]:
-        """Return closures by name from the scaled state and B_t, whose first channels are place and altitude."""
+    ) -> Float[Tensor, "batch channel y x"]:
+        """Return the closures of ``channels`` from the scaled state and B_t, whose first channels are the terrain."""
         if isinstance(conditions, LeadConditions):
-            outputs = self._from_prepared(state, conditions)
+            network: PreparedNetwork = conditions.prepared[self]
+            outputs = network(conditions, state)
         else:
             gain, shift = self.modulation(conditions[:, : self.terrain]).chunk(2, dim=1)
             hidden = silu(self.first(torch.cat([state, conditions], dim=1)) * (1.0 + gain) + shift)
             outputs = self.last(hidden)
-        bounded = torch.tanh(outputs) * self.scale[:, None, None]
-        return {f"S_{name}": bounded[:, index] for index, name in enumerate(self.channels)}
+        return torch.tanh(outputs) * self.scale[:, None, None]
 
-    def prepare(self, places: PlaceColumns) -> tuple[FirstLayers, Tensor, Tensor, LastLayer]:
-        """Prepare for a forecast: first layer, the terrain's factor and shift of it, last layer."""
-        first = FirstLayers.of([self.first], slice(len(STATE)), places)
-        middle = places.columns.unflatten(0, (-1, TAPS))[: self.terrain, TAPS // 2]
+    def by_name(self, closures: Float[Tensor, "batch channel y x"]) -> dict[str, Float[Tensor, "batch y x"]]:
+        """Name the closures as the equations do."""
+        return {f"S_{name}": closures[:, index] for index, name in enumerate(self.channels)}
+
+    def prepare(self, ahead: Ahead) -> PreparedNetwork:
+        """Prepare for a forecast: the terrain's factor and shift of the hidden features are those of every lead."""
+        terrain = ahead.places[0, : self.terrain, 1:-1, 1:-1].flatten(1)
         weight, bias = self.modulation.weight[:, :, 0, 0], self.modulation.bias
         assert bias is not None
-        gain, shift = torch.addmm(bias[:, None], weight, middle).chunk(2)
-        return first, 1.0 + gain, shift, LastLayer.of(self.last)
-
-    def _from_prepared(self, state: Tensor, conditions: LeadConditions) -> Tensor:
-        first, factor, shift, last = conditions.prepared[self]
-        features = first(state, conditions).unflatten(1, (state.shape[0], -1))
-        hidden = silu(torch.addcmul(shift[:, None], features, factor[:, None])).flatten(1)
-        outputs: Tensor = last(hidden, state.shape[0], state.shape[-2:])
-        return outputs
+        gain, shift = torch.addmm(bias[:, None], weight, terrain).chunk(2)
+        return PreparedNetwork.of(self.first, self.last, ahead, 1.0 + gain, shift)

@@ -240,7 +240,7 @@ class PDEBranch(nn.Module):
         """Return what the driven terms of each equation add up to, S + G + M + Q, and the rate λ of its decay."""
         if not self.driven:
             return None, None
-        gain = None if self.closure is None else self._closure_gain(self.closure(scaled, conditions), scaled)
+        gain = None if self.closure is None else self._closure_gain(self.closure, scaled, conditions)
         if self.extended is None:
             return gain, None
         if tendencies is None:
@@ -255,13 +255,17 @@ class PDEBranch(nn.Module):
             gain = torch.zeros_like(scaled[:, first:])
         return gain, None if decay is None else decay[:, first:] / seconds
 
-    def _closure_gain(self, terms: Mapping[str, Tensor], like: Tensor) -> Tensor | None:
+    def _closure_gain(self, closure: Closure, scaled: Tensor, conditions: Tensor) -> Tensor | None:
         """Return the closure by channel; zero where the equations have no such term."""
-        names = [f"S_{STATE[channel]}" for channel in self.channels]
+        names, closures = [f"S_{STATE[channel]}" for channel in self.channels], closure(scaled, conditions)
+        if names == [f"S_{name}" for name in closure.channels] and set(names) <= set(self.driven):
+            stack: Tensor = closures
+            return stack
+        terms = closure.by_name(closures)
         columns = [terms[name] if name in self.driven else None for name in names]
         if not any(column is not None for column in columns):
             return None
-        nothing = torch.zeros_like(like[:, 0]) if None in columns else like
+        nothing = torch.zeros_like(scaled[:, 0]) if None in columns else scaled
         return torch.stack([nothing if column is None else column for column in columns], dim=1)
 
     def substep(self, state: Tensor, forcing: Forcing, scaling: nn.Module) -> Tensor:
@@ -269,7 +273,7 @@ class PDEBranch(nn.Module):
         closures = self._base_closures(forcing)
         if forcing.conditions is not None:
             assert self.closure is not None  # all that is computed at every sub-step
-            terms = self.closure(scaling(state), forcing.conditions)
+            terms = self.closure.by_name(self.closure(scaling(state), forcing.conditions))
             closures |= {name: terms[name] for name in self.driven}
         later: Tensor = self.step(state, closures)
         if self.semi_lagrangian:

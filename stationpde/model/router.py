@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu
 
-from stationpde.model.convolutions import Gate, LastLayer
-from stationpde.model.first_layers import FirstLayers, LeadConditions, PlaceColumns
+from stationpde.model.convolutions import Gate
+from stationpde.model.first_layers import Ahead, LeadConditions, PreparedNetwork
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -28,7 +27,6 @@ class Router(nn.Module):
 
     def __init__(self, channels: int, conditions: int, hidden: int, bias: float = ROUTER_BIAS) -> None:
         super().__init__()
-        self.channels = channels
         self.gate = Gate(2 * channels + conditions, hidden, channels, bias)
 
     def forward(
@@ -39,15 +37,12 @@ class Router(nn.Module):
     ) -> tuple[Float[Tensor, "batch channel y x"], Float[Tensor, "batch channel y x"]]:
         """Return the joined field and α, the weight of the data-driven branch."""
         if isinstance(conditions, LeadConditions):
-            first, last = conditions.prepared[self]
-            hidden = silu(first(torch.cat([data, physics], dim=1), conditions))
-            weight = torch.sigmoid(last(hidden, data.shape[0], data.shape[-2:]))
+            network: PreparedNetwork = conditions.prepared[self]
+            weight = torch.sigmoid(network(conditions, data, physics))
         else:
             weight = self.gate(data, physics, conditions)
         return weight * data + (1.0 - weight) * physics, weight
 
-    def prepare(self, places: PlaceColumns) -> tuple[FirstLayers, LastLayer]:
-        """Prepare the layers of the gate for a forecast."""
-        network = self.gate.network
-        first = FirstLayers.of([network.first], slice(2 * self.channels), places)
-        return first, LastLayer.of(network.last)
+    def prepare(self, ahead: Ahead) -> PreparedNetwork:
+        """Prepare the gate for a forecast."""
+        return PreparedNetwork.of(self.gate.network.first, self.gate.network.last, ahead)

@@ -1,0 +1,152 @@
+"""A network of two 3 × 3 convolutions as one function of torch, by a compiled kernel; see ``network.c``.
+
+.. math:: y = W_2 * \\mathrm{silu}\\bigl((W_1 * [X, X', \\odot] + e_b + l)\\, f + s\\bigr) + b
+
+Against matrix products of gathered neighbours, nothing is gathered or summed in memory, and a sample stays in the
+nearest cache between the two layers. Kept for the way back is the first layer before its SiLU, and nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional as nnf
+
+import pde_ops.backends.fused as fused
+from pde_ops.backends.fused.build import load_library
+from pde_ops.backends.fused.engine import choose_engine
+
+__all__ = ["apply_network", "is_compiled_here"]
+
+_SIZES = ("REAL_IS_DOUBLE", "HIDDEN", "OUTPUTS", "CHANNELS")
+
+
+def is_compiled_here(fields: Tensor) -> bool:
+    """Return whether the kernel takes these fields: in main memory, with a C compiler, and not while one traces."""
+    on_cpu = fields.device.type == "cpu" and fields.dtype in (torch.float32, torch.float64)
+    return on_cpu and not torch.compiler.is_compiling() and choose_engine().name == "c"
+
+
+def apply_network(
+    fields: Tensor, more: Tensor | None, sun: Tensor | None, first: Tensor, each: Tensor, lasting: Tensor,
+    factor: Tensor | None, shift: Tensor | None, last: Tensor, bias: Tensor,
+) -> Tensor:  # fmt: skip
+    """Return the outputs ``[batch, output, y, x]``.
+
+    Parameters
+    ----------
+    fields, more : inputs ``[batch, channel, y, x]``; the second may be None
+    sun : data, ``[batch, 1, y, x]`` or None
+    first : weights ``[hidden, input · 9]`` of fields, more and sun, in this order
+    each : added to the first layer by sample ``[batch, hidden]``
+    lasting : added to it by cell ``[hidden, y · x]``
+    factor, shift : then multiplied with and added to it, ``[hidden, y · x]``, or both None
+    last, bias : of the second layer, ``[output, hidden, 3, 3]`` and ``[output]``
+    """
+    outputs: Tensor = _Network.apply(fields, more, sun, first, each, lasting, factor, shift, last, bias)
+    return outputs
+
+
+def by_torch(
+    fields: Tensor, more: Tensor | None, sun: Tensor | None, first: Tensor, each: Tensor, lasting: Tensor,
+    factor: Tensor | None, shift: Tensor | None, last: Tensor, bias: Tensor,
+) -> Tensor:  # fmt: skip
+    """Compute the same from operations of torch, which have derivatives of any order."""
+    inputs = torch.cat([part for part in (fields, more, sun) if part is not None], dim=1)
+    grid = fields.shape[-2:]
+    hidden = nnf.conv2d(_bordered(inputs), first.view(first.shape[0], -1, 3, 3)) + each[..., None, None]
+    hidden = hidden + lasting.unflatten(1, grid)
+    if factor is not None and shift is not None:
+        hidden = hidden * factor.unflatten(1, grid) + shift.unflatten(1, grid)
+    return nnf.conv2d(_bordered(nnf.silu(hidden)), last, bias)
+
+
+def _bordered(fields: Tensor) -> Tensor:
+    return nnf.pad(fields, (1, 1, 1, 1), mode="replicate")
+
+
+class _Kernel:
+    """The loaded kernel of a dtype, width, and number of outputs and channels."""
+
+    def __init__(self, *sizes: int) -> None:
+        compiler = choose_engine().compiler
+        assert compiler is not None
+        defines = {**dict(zip(_SIZES, sizes, strict=True)), "NX": 1, "BORDER_X": 0, "BORDER_Y": 0}
+        parts = [f"#define {name} {value}" for name, value in defines.items()]
+        prelude = Path(str(fused.__file__)).with_name("prelude.h")
+        parts += [path.read_text(encoding="utf-8") for path in (prelude, Path(__file__).with_name("network.c"))]
+        library = load_library("\n".join(parts), compiler)
+        pointer, size, flag = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
+        self.forward, self.backward, self.values = (
+            library.network_forward, library.network_backward, library.network_values
+        )  # fmt: skip
+        self.forward.argtypes = [pointer, size, size, size, pointer, pointer, flag]
+        self.backward.argtypes = [pointer, size, size, size, pointer, pointer, pointer, flag]
+        self.values.argtypes, self.values.restype = [size, size], size
+
+
+_kernel = functools.cache(_Kernel)
+
+
+def _of(fields: Tensor, last: Tensor) -> _Kernel:
+    return _kernel(int(fields.dtype == torch.float64), last.shape[1], last.shape[0], fields.shape[1])
+
+
+def _addresses(tensors: Sequence[Tensor | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array([0 if tensor is None else tensor.data_ptr() for tensor in tensors], np.int64)
+
+
+class _Network(Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor | None) -> Tensor:
+        dense = [None if tensor is None else tensor.contiguous() for tensor in inputs]
+        fields, last = dense[0], dense[8]
+        assert fields is not None and last is not None
+        batch, _, ny, nx = fields.shape
+        kernel = _of(fields, last)
+        recorded = any(ctx.needs_input_grad)
+        before = fields.new_empty(batch, last.shape[1], kernel.values(ny, nx)) if recorded else None
+        outputs = fields.new_empty(batch, last.shape[0], ny, nx)
+        threads, kept = torch.get_num_threads(), 0 if before is None else before.data_ptr()
+        if kernel.forward(_addresses(dense).ctypes.data, batch, ny, nx, kept, outputs.data_ptr(), threads):
+            raise MemoryError("no memory for the planes of a network")
+        ctx.save_for_backward(before, *dense)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        before, *inputs = ctx.saved_tensors
+        needed = ctx.needs_input_grad
+        if torch.is_grad_enabled():
+            return _again(inputs, gradients[0], needed)
+        fields, last, seed = inputs[0], inputs[8], gradients[0].contiguous()
+        batch, _, ny, nx = fields.shape
+        # The kernel writes the derivatives by all but the sun; those by fields only if they are wanted.
+        results = [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]
+        results[2] = None
+        for place in (0, 1):
+            results[place] = results[place] if needed[place] else None
+        written = [result for place, result in enumerate(results) if place != 2]
+        failed = _of(fields, last).backward(
+            _addresses(inputs).ctypes.data, batch, ny, nx, before.data_ptr(), seed.data_ptr(),
+            _addresses(written).ctypes.data, torch.get_num_threads(),
+        )  # fmt: skip
+        if failed:
+            raise MemoryError("no memory for the derivatives of a network")
+        return tuple(results)
+
+
+def _again(inputs: Sequence[Tensor | None], seed: Tensor, needed: Sequence[bool]) -> tuple[Tensor | None, ...]:
+    """Return derivatives that have derivatives."""
+    outputs = by_torch(*inputs)  # type: ignore[arg-type]
+    leaves = [tensor for tensor, want in zip(inputs, needed, strict=True) if want and tensor is not None]
+    found = iter(torch.autograd.grad(outputs, leaves, seed, create_graph=True))
+    return tuple(next(found) if want else None for want in needed)
