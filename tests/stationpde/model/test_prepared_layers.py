@@ -88,7 +88,7 @@ def test_prepared_networks_are_the_networks_of_joined_inputs(overrides):
     ahead = conditions_ahead(model.conditions, times, [closure, data, router])
     x, y = (noise(2, 5, *model.region.grid.shape, seed=seed).requires_grad_() for seed in (0, 1))
     parts = {
-        closure: lambda b: torch.stack(list(closure(x, b).values())) / closure.scale[:, None, None, None],
+        closure: lambda b: closure(x, b) / closure.scale[:, None, None],
         data: lambda b: data(x, b),
         router: lambda b: torch.stack(router(x, y, b)),
     }
