@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,7 @@ from torch.nn import functional as nnf
 
 from stationpde.model.stencils import neighbours, run_here, summed
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
-
-__all__ = ["Convolution", "Gate", "LastLayer", "Network", "zero_"]
+__all__ = ["Convolution", "Gate", "Network", "zero_"]
 
 # Channels up to which a matrix product is faster than a general convolution.
 _FEW = 8
@@ -31,11 +28,13 @@ class Convolution(nn.Module):
     def forward(self, fields: Tensor) -> Tensor:
         """Convolve fields ``[batch, channel, y, x]``."""
         weight, (batch, _, *grid) = self.convolution.weight, fields.shape
+        bias = cast(Tensor, self.convolution.bias)
         if self.dilation == 1 and run_here(fields):
             if weight.shape[0] <= _FEW:
-                return LastLayer.of(self)(fields.transpose(0, 1).flatten(1), batch, grid)
+                by_tap = weight.permute(0, 2, 3, 1).flatten(0, 2)
+                products = by_tap @ fields.transpose(0, 1).flatten(1)
+                return summed(products, batch, torch.Size(grid)) + bias[:, None, None]
             if weight.shape[1] <= _FEW:
-                bias = cast(Tensor, self.convolution.bias)
                 outputs = torch.addmm(bias[:, None], weight.flatten(1), neighbours(fields))
                 return outputs.unflatten(1, (batch, *grid)).transpose(0, 1)
         convolved: Tensor = self.convolution(_with_border(fields, self.dilation))
@@ -49,25 +48,6 @@ def _with_border(fields: Tensor, width: int) -> Tensor:
     rows, columns = (-1, -1, width, -1), (-1, -1, -1, width)
     fields = torch.cat([fields[..., :1, :].expand(rows), fields, fields[..., -1:, :].expand(rows)], dim=-2)
     return torch.cat([fields[..., :1].expand(columns), fields, fields[..., -1:].expand(columns)], dim=-1)
-
-
-class LastLayer:
-    """A `Convolution` with few outputs as a matrix product of hidden features ``[hidden, cell]``."""
-
-    def __init__(self, weight: Float[Tensor, "tap hidden"], bias: Float[Tensor, " channel"]) -> None:
-        self.weight, self.bias = weight, bias[:, None, None]
-
-    @classmethod
-    def of(cls, layer: Convolution) -> LastLayer:
-        """Arrange the weights of a layer by output and tap."""
-        weight, bias = layer.convolution.weight, cast(Tensor, layer.convolution.bias)
-        return cls(weight.permute(0, 2, 3, 1).flatten(0, 2), bias)
-
-    def __call__(
-        self, hidden: Float[Tensor, "hidden cell"], batch: int, grid: Sequence[int]
-    ) -> Float[Tensor, "batch channel y x"]:
-        """Return the outputs as fields."""
-        return summed(self.weight @ hidden, batch, torch.Size(grid)) + self.bias
 
 
 class Network(nn.Module):

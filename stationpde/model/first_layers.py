@@ -61,7 +61,12 @@ class PreparedNetwork:
 
     @classmethod
     def of(
-        cls, first: Convolution, last: Convolution, ahead: Ahead, factor: Tensor | None = None, shift: Tensor | None = None
+        cls,
+        first: Convolution,
+        last: Convolution,
+        ahead: Ahead,
+        factor: Tensor | None = None,
+        shift: Tensor | None = None,
     ) -> PreparedNetwork:
         """Take apart the weights of a layer that sees fields first and B_t last."""
         weight, bias = first.convolution.weight, cast(Tensor, first.convolution.bias)

@@ -115,8 +115,8 @@ class _Network(Function):
         recorded = any(ctx.needs_input_grad)
         before = fields.new_empty(batch, last.shape[1], kernel.values(ny, nx)) if recorded else None
         outputs = fields.new_empty(batch, last.shape[0], ny, nx)
-        threads, kept = torch.get_num_threads(), 0 if before is None else before.data_ptr()
-        if kernel.forward(_addresses(dense).ctypes.data, batch, ny, nx, kept, outputs.data_ptr(), threads):
+        threads, recording = torch.get_num_threads(), 0 if before is None else before.data_ptr()
+        if kernel.forward(_addresses(dense).ctypes.data, batch, ny, nx, recording, outputs.data_ptr(), threads):
             raise MemoryError("no memory for the planes of a network")
         ctx.save_for_backward(before, *dense)
         return outputs
@@ -148,5 +148,5 @@ def _again(inputs: Sequence[Tensor | None], seed: Tensor, needed: Sequence[bool]
     """Return derivatives that have derivatives."""
     outputs = by_torch(*inputs)  # type: ignore[arg-type]
     leaves = [tensor for tensor, want in zip(inputs, needed, strict=True) if want and tensor is not None]
-    found = iter(torch.autograd.grad(outputs, leaves, seed, create_graph=True))
-    return tuple(next(found) if want else None for want in needed)
+    derivatives = iter(torch.autograd.grad(outputs, leaves, seed, create_graph=True))
+    return tuple(next(derivatives) if want else None for want in needed)

@@ -21,9 +21,9 @@ from torch.autograd import Function
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["TAPS", "neighbours", "run_here", "scattered", "summed"]
+__all__ = ["neighbours", "run_here", "summed"]
 
-TAPS = 9
+_TAPS = 9
 _COMPILED = (torch.float32, torch.float64)
 
 
@@ -33,18 +33,10 @@ def run_here(fields: Tensor) -> bool:
     return on_cpu and fields.shape[-1] > 1 and not torch.compiler.is_compiling()
 
 
-def neighbours(
-    fields: Float[Tensor, "batch channel y x"], rows: Float[Tensor, "row cell"] | None = None
-) -> Float[Tensor, "tap cell"]:
-    """Return the nine neighbours of every cell, ``[channel * 9, batch * y * x]``, and below them ``rows``, if any."""
-    columns: Tensor = _Gather.apply(fields, rows)
+def neighbours(fields: Float[Tensor, "batch channel y x"]) -> Float[Tensor, "tap cell"]:
+    """Return the nine neighbours of every cell, ``[channel * 9, batch * y * x]``."""
+    columns: Tensor = _Gather.apply(fields)
     return columns
-
-
-def scattered(columns: Float[Tensor, "tap cell"], batch: int, grid: torch.Size) -> Float[Tensor, "batch channel y x"]:
-    """Apply the transpose of `neighbours`."""
-    fields: Tensor = _Scatter.apply(columns, batch, grid)
-    return fields
 
 
 def summed(
@@ -63,18 +55,15 @@ def _as_fields(fields: Tensor) -> Any:
     return fields.detach().contiguous().numpy()
 
 
-def _from_fields(fields: Tensor, kernel: Any, below: Tensor | None = None) -> Tensor:
+def _from_fields(fields: Tensor, kernel: Any) -> Tensor:
     batch, channels, *grid = fields.shape
-    taps = channels * TAPS
-    columns = fields.new_empty((taps + (0 if below is None else below.shape[0]), fields[:, 0].numel()))
-    kernel(_as_fields(fields), _as_taps(columns[:taps], batch, grid))
-    if below is not None:
-        columns[taps:] = below
+    columns = fields.new_empty((channels * _TAPS, fields[:, 0].numel()))
+    kernel(_as_fields(fields), _as_taps(columns, batch, grid))
     return columns
 
 
 def _to_fields(taps: Tensor, batch: int, grid: Any, kernel: Any) -> Tensor:
-    fields = taps.new_empty((batch, taps.shape[0] // TAPS, *grid))
+    fields = taps.new_empty((batch, taps.shape[0] // _TAPS, *grid))
     kernel(_as_taps(taps, batch, grid), _as_fields(fields))
     return fields
 
@@ -85,15 +74,15 @@ def _to_fields(taps: Tensor, batch: int, grid: Any, kernel: Any) -> Tensor:
 
 class _Gather(Function):
     @staticmethod
-    def forward(ctx: Any, fields: Tensor, rows: Tensor | None) -> Tensor:
+    def forward(ctx: Any, fields: Tensor) -> Tensor:
         from stationpde.model.stencil_kernels import gather
 
-        ctx.taps, ctx.batch, ctx.grid = fields.shape[1] * TAPS, fields.shape[0], fields.shape[-2:]
-        return _from_fields(fields, gather, rows)
+        ctx.batch, ctx.grid = fields.shape[0], fields.shape[-2:]
+        return _from_fields(fields, gather)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return scattered(gradients[0][: ctx.taps], ctx.batch, ctx.grid), None
+        return _Scatter.apply(gradients[0], ctx.batch, ctx.grid)
 
 
 class _Scatter(Function):

@@ -43,11 +43,6 @@ def test_neighbours_are_shifted_fields_with_a_replicated_border():
             assert torch.equal(columns[:, down, right].transpose(0, 1), shifted(fields, down, right))
 
 
-def test_rows_are_below_the_neighbours():
-    rows = noise(2, 40, seed=1)
-    assert torch.equal(neighbours(noise(2, 3, 4, 5), rows)[-2:], rows)
-
-
 @pytest.mark.parametrize("grid", [(4, 5), (1, 2), (3, 9)])
 def test_a_sum_of_products_takes_each_tap_from_its_neighbour(grid):
     products = noise(3 * 9, 2 * grid[0] * grid[1])

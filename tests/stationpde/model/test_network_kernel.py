@@ -1,0 +1,111 @@
+"""The compiled network of two convolutions against operations of torch: values, derivatives, threads, fallbacks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from stationpde.model import network_kernel
+from stationpde.model.network_kernel import apply_network, by_torch, is_compiled_here
+
+pytestmark = pytest.mark.skipif(not is_compiled_here(torch.zeros(1)), reason="there is no C compiler")
+
+NAMES = ("fields", "more", "sun", "first", "each", "lasting", "factor", "shift", "last", "bias")
+# Sums of some two hundred products in another order: a few hundred units in the last place.
+CLOSE = {torch.float64: {"rtol": 1e-10, "atol": 1e-12}, torch.float32: {"rtol": 2e-4, "atol": 2e-5}}
+# Without a second field, sun or factor; wider than the registers; a single row; columns beyond a vector.
+CASES = {
+    "all": (2, 5, 16, 5, (6, 7), True, True, True),
+    "plain": (2, 5, 16, 5, (6, 7), False, False, False),
+    "gate": (3, 5, 16, 5, (4, 9), True, True, False),
+    "motion": (2, 5, 16, 2, (5, 5), False, True, False),
+    "wide": (1, 5, 33, 8, (3, 40), True, False, True),
+    "one sample, one row": (1, 3, 7, 1, (1, 2), False, True, True),
+    "five samples": (5, 5, 16, 5, (18, 21), True, True, True),
+}
+
+
+def inputs_of(case: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> dict[str, torch.Tensor | None]:
+    batch, channels, hidden, outputs, grid, more, sun, factor = CASES[case]
+    draw = torch.Generator().manual_seed(seed)
+
+    def noise(*shape: int) -> torch.Tensor:
+        return (0.3 * torch.randn(shape, generator=draw, dtype=torch.float64)).to(dtype)
+
+    taps, cells = 9 * (channels * (1 + more) + sun), grid[0] * grid[1]
+    return {
+        "fields": noise(batch, channels, *grid),
+        "more": noise(batch, channels, *grid) if more else None,
+        "sun": noise(batch, 1, *grid) if sun else None,
+        "first": noise(hidden, taps),
+        "each": noise(batch, hidden),
+        "lasting": noise(hidden, cells),
+        "factor": 1.0 + noise(hidden, cells) if factor else None,
+        "shift": noise(hidden, cells) if factor else None,
+        "last": noise(outputs, hidden, 3, 3),
+        "bias": noise(outputs),
+    }
+
+
+def leaves_of(inputs: dict[str, torch.Tensor | None]) -> list[torch.Tensor]:
+    # The height of the sun is data, nothing is derived by it.
+    return [value.requires_grad_() for name, value in inputs.items() if value is not None and name != "sun"]
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_derivatives_are_those_of_torch(case, dtype):
+    inputs = inputs_of(case, dtype)
+    leaves = leaves_of(inputs)
+    ours, plain = apply_network(*inputs.values()), by_torch(*inputs.values())
+    torch.testing.assert_close(ours, plain, **CLOSE[dtype])
+    seed = torch.randn(plain.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
+    for one, other in zip(*(torch.autograd.grad(out, leaves, seed) for out in (ours, plain)), strict=True):
+        torch.testing.assert_close(one, other, **CLOSE[dtype])
+
+
+@pytest.mark.parametrize("case", ["plain", "one sample, one row"])
+def test_derivatives_of_first_and_second_order_are_right(case):
+    inputs = inputs_of(case)
+    names = [name for name, value in inputs.items() if value is not None and name in ("fields", "each", "bias")]
+    leaves = tuple(inputs[name].requires_grad_() for name in names)
+
+    def network(*values):
+        return apply_network(*(inputs | dict(zip(names, values, strict=True))).values())
+
+    assert torch.autograd.gradcheck(network, leaves)
+    assert torch.autograd.gradgradcheck(network, leaves)
+
+
+def test_the_result_does_not_depend_on_the_number_of_threads():
+    inputs, results = inputs_of("five samples", torch.float32), []
+    leaves = leaves_of(inputs)
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        try:
+            out = apply_network(*inputs.values())
+            results.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
+        finally:
+            torch.set_num_threads(1)
+    assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
+
+
+def test_strided_inputs_are_those_that_they_show():
+    inputs = inputs_of("gate")
+    expected = apply_network(*inputs.values())
+    turned = inputs["fields"].transpose(2, 3).contiguous().transpose(2, 3)
+    assert torch.equal(apply_network(*(inputs | {"fields": turned}).values()), expected)
+
+
+def test_a_number_that_is_none_stays_visible():
+    inputs = inputs_of("plain")
+    inputs["fields"][0, 0, 0, 0] = torch.nan
+    outputs = apply_network(*inputs.values())
+    assert outputs[0].isnan().any() and not outputs[1].isnan().any()
+
+
+def test_other_devices_dtypes_and_machines_without_a_compiler_take_torch(monkeypatch):
+    assert not is_compiled_here(torch.zeros(1, device="meta"))
+    assert not is_compiled_here(torch.zeros(1, dtype=torch.bfloat16))
+    monkeypatch.setenv("PDE_OPS_FUSED", "torch")
+    assert not network_kernel.is_compiled_here(torch.zeros(1))
