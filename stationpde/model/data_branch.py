@@ -78,21 +78,26 @@ class DataBranch(nn.Module):
         """Return the data-driven forecast of the next field."""
         apply = self._prepared(conditions) if isinstance(conditions, LeadConditions) else self._plain(conditions)
         candidate = state + self.tau[:, None, None] * apply(self.candidate, state)
-        hidden = state + torch.sigmoid(apply(self.state_gate.network, state, candidate)) * (candidate - state)
+        hidden = state + apply(self.state_gate, state, candidate) * (candidate - state)
         motion = self.motion_limit * torch.tanh(apply(self.motion, hidden))
-        gate = torch.sigmoid(apply(self.warp_gate.network, hidden, candidate))
+        gate = apply(self.warp_gate, hidden, candidate)
         moved = gate * (warp_field(hidden, motion) - hidden)
         return hidden + moved + apply(self.residual, hidden)
 
     def prepare(self, ahead: Ahead) -> dict[nn.Module, PreparedNetwork]:
         """Prepare every network for a forecast."""
-        gates = self.state_gate.network, self.warp_gate.network
-        networks = (self.candidate, self.motion, self.residual, *gates)
-        return {network: PreparedNetwork.of(network.first, network.last, ahead) for network in networks}
+        networks: dict[nn.Module, Network] = {part: part for part in (self.candidate, self.motion, self.residual)}
+        networks |= {gate: gate.network for gate in (self.state_gate, self.warp_gate)}
+        return {part: PreparedNetwork.of(network.first, network.last, ahead) for part, network in networks.items()}
 
     def _plain(self, conditions: Tensor) -> Callable[..., Tensor]:
-        return lambda network, *fields: network(*fields, conditions)
+        return lambda part, *fields: part(*fields, conditions)
 
     def _prepared(self, conditions: LeadConditions) -> Callable[..., Tensor]:
-        networks = conditions.prepared[self]
-        return lambda network, *fields: networks[network](conditions, *fields)
+        networks: dict[nn.Module, PreparedNetwork] = conditions.prepared[self]
+
+        def apply(part: nn.Module, *fields: Tensor) -> Tensor:
+            outputs = networks[part](conditions, *fields)
+            return torch.sigmoid(outputs) if isinstance(part, Gate) else outputs
+
+        return apply
