@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as nnf
 
@@ -26,6 +26,9 @@ from pde_ops.backends.fused.engine import choose_engine
 
 __all__ = ["apply_network", "is_compiled_here"]
 
+_TAPS = 9
+_MOST_SUMS = 8  # results for which `network.c` has registers
+_WITH_MEMORY = (Tensor, nn.Parameter)
 _SIZES = ("REAL_IS_DOUBLE", "HIDDEN", "OUTPUTS", "CHANNELS")
 
 
@@ -51,8 +54,36 @@ def apply_network(
     factor, shift : then multiplied with and added to it, ``[hidden, y · x]``, or both None
     last, bias : of the second layer, ``[output, hidden, 3, 3]`` and ``[output]``
     """
-    outputs: Tensor = _Network.apply(fields, more, sun, first, each, lasting, factor, shift, last, bias)
+    inputs = (fields, more, sun, first, each, lasting, factor, shift, last, bias)
+    _require_shapes(*inputs)
+    outputs: Tensor = _Network.apply(*inputs)
     return outputs
+
+
+def _require_shapes(
+    fields: Tensor, more: Tensor | None, sun: Tensor | None, first: Tensor, each: Tensor, lasting: Tensor,
+    factor: Tensor | None, shift: Tensor | None, last: Tensor, bias: Tensor,
+) -> None:  # fmt: skip
+    """Refuse tensors of other shapes and types than the kernel reads: it takes addresses and looks at nothing else."""
+    (batch, channels, ny, nx), (outputs, hidden) = fields.shape, last.shape[:2]
+    taps = _TAPS * (channels * (1 if more is None else 2) + (0 if sun is None else 1))
+    by_cell = (hidden, ny * nx)
+    expected = (
+        (fields, (batch, channels, ny, nx)), (more, (batch, channels, ny, nx)), (sun, (batch, 1, ny, nx)),
+        (first, (hidden, taps)), (each, (batch, hidden)), (lasting, by_cell), (factor, by_cell), (shift, by_cell),
+        (last, (outputs, hidden, 3, 3)), (bias, (outputs,)),
+    )  # fmt: skip
+    for tensor, shape in expected:
+        if tensor is not None and (tensor.shape != shape or tensor.dtype != fields.dtype or not _has_memory(tensor)):
+            raise ValueError(f"a network takes {fields.dtype} {shape} in main memory here, not {tensor.dtype} "
+                             f"{tuple(tensor.shape)} on {tensor.device}")  # fmt: skip
+    if outputs > _MOST_SUMS or channels > _MOST_SUMS or (factor is None) != (shift is None):
+        raise ValueError(f"a network has at most {_MOST_SUMS} outputs and channels, and a factor with its shift")
+
+
+def _has_memory(tensor: Tensor) -> bool:
+    # Fake tensors are subclasses: they have no address.
+    return tensor.device.type == "cpu" and type(tensor) in _WITH_MEMORY
 
 
 def by_torch(

@@ -104,6 +104,33 @@ def test_a_number_that_is_none_stays_visible():
     assert outputs[0].isnan().any() and not outputs[1].isnan().any()
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("each", lambda each: each[:1]),
+        ("lasting", lambda lasting: lasting[:, 1:]),
+        ("first", lambda first: first.float()),
+        ("more", lambda more: more[:, :4]),
+        ("sun", lambda sun: sun.expand(-1, 2, -1, -1)),
+        ("bias", lambda bias: bias.to("meta")),
+        ("shift", lambda shift: None),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(name, wrong):
+    inputs = inputs_of("all")
+    with pytest.raises(ValueError, match="a network"):
+        apply_network(*(inputs | {name: wrong(inputs[name])}).values())
+
+
+def test_tensors_without_memory_are_refused():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        inputs = {name: None if value is None else mode.from_tensor(value) for name, value in inputs_of("all").items()}
+        with pytest.raises(ValueError, match="a network takes"):
+            apply_network(*inputs.values())
+
+
 def test_other_devices_dtypes_and_machines_without_a_compiler_take_torch(monkeypatch):
     assert not is_compiled_here(torch.zeros(1, device="meta"))
     assert not is_compiled_here(torch.zeros(1, dtype=torch.bfloat16))
