@@ -147,7 +147,8 @@ class _Network(Function):
         before = fields.new_empty(batch, last.shape[1], kernel.values(ny, nx)) if recorded else None
         outputs = fields.new_empty(batch, last.shape[0], ny, nx)
         threads, recording = torch.get_num_threads(), 0 if before is None else before.data_ptr()
-        if kernel.forward(_addresses(dense).ctypes.data, batch, ny, nx, recording, outputs.data_ptr(), threads):
+        addresses = _addresses(dense)  # named, so that it lives as long as the call
+        if kernel.forward(addresses.ctypes.data, batch, ny, nx, recording, outputs.data_ptr(), threads):
             raise MemoryError("no memory for the planes of a network")
         ctx.save_for_backward(before, *dense)
         return outputs
@@ -166,9 +167,10 @@ class _Network(Function):
         for place in (0, 1):
             results[place] = results[place] if needed[place] else None
         written = [result for place, result in enumerate(results) if place != 2]
+        read, write = _addresses(inputs), _addresses(written)
         failed = _of(fields, last).backward(
-            _addresses(inputs).ctypes.data, batch, ny, nx, before.data_ptr(), seed.data_ptr(),
-            _addresses(written).ctypes.data, torch.get_num_threads(),
+            read.ctypes.data, batch, ny, nx, before.data_ptr(), seed.data_ptr(), write.ctypes.data,
+            torch.get_num_threads(),
         )  # fmt: skip
         if failed:
             raise MemoryError("no memory for the derivatives of a network")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -88,6 +90,20 @@ def test_the_result_does_not_depend_on_the_number_of_threads():
         finally:
             torch.set_num_threads(1)
     assert all(torch.equal(a, b) for other in results[1:] for a, b in zip(results[0], other, strict=True))
+
+
+def test_threads_of_python_do_not_disturb_each_other():
+    cases = [inputs_of("five samples", seed=seed) for seed in range(2)]
+
+    def derivatives(inputs):
+        leaves = leaves_of(inputs)
+        out = apply_network(*inputs.values())
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), leaves)]
+
+    expected = [derivatives(inputs) for inputs in cases]
+    with ThreadPoolExecutor(2) as pool:
+        for number, result in enumerate(pool.map(derivatives, cases * 200)):
+            assert all(torch.equal(a, b) for a, b in zip(result, expected[number % 2], strict=True))
 
 
 def test_strided_inputs_are_those_that_they_show():
