@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 
@@ -101,9 +103,20 @@ def test_threads_of_python_do_not_disturb_each_other():
         return [out.detach(), *torch.autograd.grad(out.square().sum(), leaves)]
 
     expected = [derivatives(inputs) for inputs in cases]
-    with ThreadPoolExecutor(2) as pool:
-        for number, result in enumerate(pool.map(derivatives, cases * 200)):
-            assert all(torch.equal(a, b) for a, b in zip(result, expected[number % 2], strict=True))
+    done = threading.Event()
+
+    def churn():
+        # Takes whatever memory of the size of a list of addresses is free.
+        while not done.is_set():
+            _ = [np.ones(10, np.int64) for _ in range(100)]
+
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(churn)
+        try:
+            for number, result in enumerate(pool.map(derivatives, cases * 100)):
+                assert all(torch.equal(a, b) for a, b in zip(result, expected[number % 2], strict=True))
+        finally:
+            done.set()
 
 
 def test_strided_inputs_are_those_that_they_show():
