@@ -13,6 +13,7 @@ import numpy as np
 
 from fields.checks.isolation import check_isolation, check_neighbour_altitudes
 from fields.checks.remedy import mend_or_drop
+from fields.checks.twins import are_at_one_place
 from fields.checks.values import Subject
 from fields.constants import R_d, T_standard, g, lapse_standard
 from fields.derive import standard_pressure
@@ -26,7 +27,6 @@ __all__ = ["check_coordinates", "check_daily_cycle", "check_pressure_profile"]
 Array = np.ndarray[Any, Any]
 
 _HIGHEST_LATITUDE = 85.0
-_SAME_PLACE = 1e-4  # degrees, ten metres
 # Logarithms of pressure: the least spread of altitudes that allows a check, and misfits that weather does not make.
 _LEAST_SPREAD = 0.01
 _GOOD_FIT = 0.006
@@ -55,6 +55,12 @@ def check_coordinates(lat: Array, lon: Array, alt: Array, subject: Subject) -> P
                 where=subject.where(name, absent), do="complete the station list, or leave these stations out",
             )  # fmt: skip
     _check_position(report, lat, lon, subject)
+    if are_at_one_place(lat, lon):
+        report.warning(
+            "SPDE-D024", f"all {lat.size} stations stand at one place", where=subject.where("lat"),
+            why=f"latitude {np.nanmedian(lat):.4f}, longitude {np.nanmedian(lon):.4f}: nothing can be interpolated",
+            do="write each station's own latitude and longitude into the source",
+        )  # fmt: skip
     if not {"SPDE-D013", "SPDE-D014"} & {problem.code for problem in report.errors}:
         report.extend(check_isolation(lat, lon, subject))
     _check_altitude(report, alt, subject)
@@ -77,7 +83,9 @@ def check_coordinates(lat: Array, lon: Array, alt: Array, subject: Subject) -> P
 def _check_position(report: ProblemReport, lat: Array, lon: Array, subject: Subject) -> None:
     beyond = np.abs(lat) > 90.0
     if beyond.any():
-        swapped = np.all(np.abs(lon[np.isfinite(lon)]) <= 90.0)
+        # One latitude beyond a pole among many is that of a station, and no column of longitudes.
+        few = lat.size >= _FEWEST_STATIONS and beyond.sum() <= max(1, _FEW * lat.size)
+        swapped = not few and np.all(np.abs(lon[np.isfinite(lon)]) <= _HIGHEST_LATITUDE)
         report.error(
             "SPDE-D013",
             "latitude and longitude look exchanged" if swapped else "latitudes are beyond the poles",
@@ -98,12 +106,27 @@ def _check_position(report: ProblemReport, lat: Array, lon: Array, subject: Subj
             "SPDE-D014", "longitudes are out of range", where=subject.where("lon", far),
             why=f"longitude {lon[far][0]:.4f}, allowed -180 to 180", do=mend_or_drop(far, subject),
         )  # fmt: skip
+    _check_radians(report, lat, lon, subject)
     null = (lat == 0) & (lon == 0)
     if null.any():
         report.warning(
             "SPDE-D014", "stations stand at 0° N 0° E, which lists use for an unknown place",
             where=subject.where("lat", null), do=mend_or_drop(null, subject),
         )  # fmt: skip
+
+
+def _check_radians(report: ProblemReport, lat: Array, lon: Array, subject: Subject) -> None:
+    """Report coordinates that are all possible as radians: as degrees they lie in the Gulf of Guinea, without land."""
+    placed = np.isfinite(lat) & np.isfinite(lon) & ((lat != 0) | (lon != 0))
+    if placed.sum() < 2 or np.any(np.abs(lat[placed]) > np.pi / 2) or np.any(np.abs(lon[placed]) > np.pi):
+        return
+    subject.add(report, "lat", Problem(
+        "SPDE-D014", "latitudes and longitudes look like radians but are declared degrees", subject.where("lat"),
+        f"latitude {lat[placed].min():.4g} to {lat[placed].max():.4g}, longitude {lon[placed].min():.4g} to "
+        f"{lon[placed].max():.4g}: in degrees these places are at sea",
+        f"{subject.command} --unit lat=radians --unit lon=radians   or, if the places are right: {subject.command} "
+        "--trust lat",
+    ))  # fmt: skip
 
 
 def _check_altitude(report: ProblemReport, alt: Array, subject: Subject) -> None:

@@ -32,9 +32,11 @@ _WHOLE_NETWORK = 0.5
 # Share of the doubtful stations that another unit must make plausible before it is proposed.
 _SHARE_MENDED = 0.8
 _FEWEST_VALUES = 8
-_VOUCH = re.compile(r"(?:;|   or,) if the values are right: ")
+_VOUCH = re.compile(r"(?:;|   or,) if the (?:values|places) are right: ")
 _ENOUGH_SPEEDS = 100
 _LEAST_GALE = 0.3  # m/s, 99th percentile of wind speed
+# Codes of one variable alone: 990 is a direction that changes, in files made of SYNOP reports (dd = 99).
+_CODES_OF = {"dd": (990.0,)}
 _FEWEST_POINTS = 12  # different directions, of which a wind that turns has more
 
 
@@ -76,7 +78,7 @@ class Subject:
 def sentinel_mask(name: str, values: Array, unit: str) -> Array:
     """Return where a number is a code for missing (-9999 …) that the variable cannot take in the declared unit."""
     low, high = (conversion(name, unit).from_si(bound) for bound in variable(name).hard)
-    codes = [code for code in NUMERIC_SENTINELS if not low <= code <= high]
+    codes = [code for code in (*NUMERIC_SENTINELS, *_CODES_OF.get(name, ())) if not low <= code <= high]
     finite = np.where(np.isfinite(values), values, 0.0)
     # Most values lie inside the range: only the rest are compared with the codes.
     outside = (finite < low) | (finite > high)

@@ -14,16 +14,19 @@ from typing import Any, Literal
 import numpy as np
 
 from fields.checks import (
+    Sample,
     Subject,
     check_coordinates,
     check_daily_cycle,
+    check_neighbours,
     check_pressure_profile,
     check_values,
     check_wind_direction,
     sentinel_mask,
+    twin_stations,
 )
 from fields.derive import wind_components
-from fields.errors import Problem, ProblemReport
+from fields.errors import Problem, ProblemReport, counted
 from fields.units import conversion, to_si
 from fields.variables import PressureKind
 
@@ -155,6 +158,7 @@ class UnitGate:
             report.extend(check_daily_cycle(values[timed][order], times[timed][order], lat, lon, subject))
         if lat is not None and lon is not None and report.ok:
             self._check_direction(report, samples, (lat, lon))
+            self._check_stations(report, samples, lat, lon, alt)
         self._report_codes(report)
         return report
 
@@ -208,6 +212,25 @@ class UnitGate:
         u, v = wind_components(first, second) if wind == "dd" else (first, second)
         declared = self.units.get("dd", "degrees")
         report.extend(check_wind_direction(p, u, v, times, places, self.subject, wind, declared))
+
+    def _check_stations(
+        self, report: ProblemReport, samples: Mapping[str, tuple[Array, Array]], lat: Array, lon: Array,
+        alt: Array | None,
+    ) -> None:  # fmt: skip
+        """Compare every station with its neighbours and its own record, and find stations under two ids."""
+        height = np.zeros(len(lat)) if alt is None else alt
+        tables = {name: Sample(values, self.units[name]) for name, (_, values) in samples.items()}
+        report.extend(check_neighbours(tables, lat, lon, height, self.subject))
+        pairs = twin_stations({name: table.values for name, table in tables.items()}, lat, lon)
+        if pairs:
+            second = np.isin(np.arange(len(lat)), [two for _, two in pairs])
+            ids = self.subject.ids(np.ones(len(lat), bool))
+            named = ", ".join(f"{ids[one]} = {ids[two]}" for one, two in pairs[:3])
+            report.warning(
+                "SPDE-D024", f"{counted(len(pairs), 'station')} with the values of another: one under two ids?",
+                where=self.subject.where("", second), why=named,
+                do=f"leave one of each out: {self.subject.dropping(second)}",
+            )  # fmt: skip
 
     def _report_codes(self, report: ProblemReport) -> None:
         """Note how many values were codes for missing."""

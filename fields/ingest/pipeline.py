@@ -241,7 +241,7 @@ class _Ingest:
                 do = f"complete the station list, or leave them out: {self.command.with_options(('--drop', ids))}"
             if problem.severity != "error" and self.command.output == str(self.target):
                 # By the time the message is read the store exists.
-                do = do.replace(self.command.with_options(), self.command.with_options(("--force", "")), 1)
+                do = self.command.replacing(do)
             completed.append(replace(problem, do=do))
         return ProblemReport(completed)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fields.checks import are_at_one_place, twin_stations
 from fields.errors import DataError
 from fields.grid import LocalMetric
 from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
@@ -161,6 +162,7 @@ def cross_validate(
     values = {name: np.asarray(sample[name].values, np.float32) for name in scored if name in sample}
     values = {name: array for name, array in values.items() if np.isfinite(array).any()}
     stations = Places.from_dataset(ds)
+    _warn_of_twins(values, stations)
     station_pressure = PressureKind.of(ds.attrs) != PressureKind.SEA_LEVEL
     rmse: dict[str, dict[str, float]] = {name: {} for name in values}
     bias: dict[str, dict[str, float]] = {name: {} for name in values}
@@ -179,13 +181,33 @@ def cross_validate(
             error = estimates[name].astype(np.float64) - array
             error = error[np.isfinite(error)]
             if not error.size:
-                raise DataError(
-                    f"no station is left to estimate `{name}` from", code="SPDE-D086", do="a smaller --block-km"
-                )
+                raise _nothing_left(name, stations, block_km)
             rmse[name][method] = float(to_display(name, np.sqrt(np.mean(error**2)), difference=True))
             bias[name][method] = float(to_display(name, np.mean(error), difference=True))
     count = {name: int(np.isfinite(array).sum()) for name, array in values.items()}
     return CrossValidation(rmse, bias, count, len(stations), sample.sizes["time"], block_km)
+
+
+def _warn_of_twins(values: Mapping[str, Array], stations: Places) -> None:
+    """Tell of stations that are there under two ids: each is estimated from its own values."""
+    pairs = twin_stations(values, stations.lat, stations.lon)
+    if pairs:
+        named = ", ".join(f"{stations.id[one]} = {stations.id[two]}" for one, two in pairs[:3])
+        logger.warning("%d stations have the values of another (%s): errors are too small; leave them out when "
+                       "ingesting, with --drop", len(pairs), named)  # fmt: skip
+
+
+def _nothing_left(name: str, stations: Places, block_km: float | None) -> DataError:
+    """Build the error for a variable that no station could be estimated in."""
+    what = f"no station is left to estimate `{name}` from"
+    if are_at_one_place(stations.lat, stations.lon):
+        return DataError(
+            f"{what}: all {len(stations)} stations stand at one place", code="SPDE-D086",
+            do="write each station's own latitude and longitude into the source, and ingest it again",
+        )  # fmt: skip
+    if not block_km:
+        return DataError(f"{what}: fewer than two stations report it at once", code="SPDE-D086", do="add stations")
+    return DataError(what, code="SPDE-D086", do="a smaller --block-km")
 
 
 def _report_progress(tracker: Tracker, method: str, done: int, total: int) -> None:

@@ -132,14 +132,19 @@ class Command:
         def key(option: tuple[str, str]) -> tuple[str, str]:
             return option[0], option[1].partition("=")[0] if option[0] in _REPEATED else ""
 
-        merged = {key(option): option for option in (*self.options, *more)}
+        merged: dict[tuple[str, str], tuple[str, str]] = {}
+        for option in (*self.options, *more):
+            before = merged.get(key(option))
+            if option[0] == "--drop" and before is not None:  # who is left out stays left out
+                option = ("--drop", ",".join(dict.fromkeys([*before[1].split(","), *option[1].split(",")])))
+            merged[key(option)] = option
         words = [word for option in merged.values() for word in option if word]
         return printable(shlex.join(["stationpde", "data", "ingest", self.source, "-o", self.output, *words]))
 
     def completed(self, text: str) -> str:
         """Write the whole command in place of the options that an advice begins with, alone or behind a colon."""
         if "stationpde data ingest" in text:
-            return text
+            return self.tidied(text)
         before, colon, after = text.rpartition(": --") if not text.startswith("--") else ("", "", text)
         words = (f"--{after}" if colon else after).split(" ")
         options: list[tuple[str, str]] = []
@@ -149,6 +154,14 @@ class Command:
         if not options:
             return text
         return " ".join([f"{before}{colon.removesuffix('--')}{self.with_options(*options)}", *words])
+
+    def replacing(self, text: str) -> str:
+        """Add ``--force`` to this command where a text gives it: by then its output exists."""
+        typed, forced = self.with_options(), self.with_options(("--force", ""))
+        if re.search(re.escape(typed) + r"(?!\S)", text):
+            return text.replace(typed, forced, 1)
+        bare = Command(self.source, self.output)  # one of its options was changed
+        return text.replace(bare.with_options(), bare.with_options(("--force", "")), 1)
 
     def joined(self, texts: Iterable[str]) -> str | None:
         """Write one command with the options that all these texts advise; None where they advise fewer than two."""

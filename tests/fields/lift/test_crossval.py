@@ -132,3 +132,21 @@ def test_on_a_real_network_detrending_halves_the_pressure_error_and_cuts_tempera
     assert rmse["p"]["detrended"] <= 0.5 * rmse["p"]["idw"]
     assert rmse["t"]["detrended"] <= 0.8 * rmse["t"]["idw"]
     assert rmse["rh"]["detrended"] <= 1.005 * rmse["rh"]["idw"]
+
+
+def test_stations_under_two_ids_are_told_because_their_scores_are_too_good(caplog):
+    ds = make_stations(30, 6)
+    twin = ds.isel(station=[2]).assign_coords(station=["twin"])
+    cross_validate(xr.concat([ds, twin], "station"), ["idw"])
+    assert "1 stations have the values of another" in caplog.text and "= twin" in caplog.text
+    caplog.clear()
+    cross_validate(ds, ["idw"])
+    assert "values of another" not in caplog.text
+
+
+def test_a_network_in_a_single_point_is_not_sent_to_smaller_blocks():
+    ds = make_stations(30, 6)
+    ds = ds.assign_coords(lat=ds["lat"] * 0 + 45.0, lon=ds["lon"] * 0 + 6.0)
+    with pytest.raises(DataError, match="all 6 stations stand at one place") as caught:
+        cross_validate(ds, ["idw"])
+    assert "--block-km" not in caught.value.do and "latitude" in caught.value.do
