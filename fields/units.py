@@ -32,10 +32,17 @@ _SPELLINGS = {
     "kn": "knot", "knots": "knot", "mph": "mile/hour", "kmh": "km/hour", "kph": "km/hour", "km/h": "km/hour",
     "km h-1": "km/hour", "m s-1": "m/s", "m/s": "m/s", "ms-1": "m/s", "m s**-1": "m/s", "°": "degree",
     "deg": "degree", "degrees": "degree", "degree": "degree", "degrees_north": "degree", "degrees_east": "degree",
-    "degree_north": "degree", "degree_east": "degree", "0-360": "degree", "towards": "degree",
+    "degree_north": "degree", "degree_east": "degree", "degrees_n": "degree", "degrees_e": "degree",
+    "degree_n": "degree", "degree_e": "degree", "degreesn": "degree", "degreese": "degree", "degreen": "degree",
+    "degreee": "degree", "0-360": "degree", "towards": "degree",
     "compass": "degree", "compass-towards": "degree", "metre": "m",
     "meters": "m", "feet": "ft", "kg m-2": "kg/m**2", "mm": "mm", "l m-2": "mm", "in": "inch",
 }  # fmt: skip
+# Coordinates that count the other way round, by their unit in lower case.
+_REVERSED = {
+    **dict.fromkeys(("degrees_west", "degree_west", "degrees_w", "degree_w", "degreesw", "degreew"), "lon"),
+    **dict.fromkeys(("degrees_south", "degree_south", "degrees_s", "degree_s", "degreess"), "lat"),
+}
 _SI = {"1": "dimensionless", "degrees": "degree"}
 _CF_POWER = re.compile(r"(?<=[A-Za-z])(-?[0-9]+)")
 # Names with small powers, joined by spaces, * and /: text of a file is never evaluated as an expression.
@@ -91,6 +98,8 @@ def conversion(name: str, unit: str) -> Conversion:
         If the unit is unknown or measures another quantity; the units that fit are named.
     """
     row = variable(name)
+    if _REVERSED.get(unit.strip().lower()) == name:
+        return Conversion(unit, -1.0, 0.0)
     words = (COMPASS_UNITS[0],) if name == "dd" else ()
     do = f"--unit {name}={row.file_units[0]}   or another of {', '.join((*row.file_units, *words))}"
     try:

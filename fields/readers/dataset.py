@@ -11,11 +11,18 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from fields.errors import DataError, ProblemReport, printable
-from fields.readers.dataset_attributes import check_packing, is_other_quantity, report_attributes, valid_bounds
+from fields.errors import DataError, ProblemReport, counted, printable
+from fields.readers.absent_chunks import AbsentChunks, absent_chunks
+from fields.readers.dataset_attributes import (
+    check_packing,
+    is_other_quantity,
+    report_attributes,
+    require_upward,
+    valid_bounds,
+)
 from fields.readers.foreign_zarr import check_foreign_store, is_zarr
 from fields.readers.registry import Reader
-from fields.readers.rows import RowSource, with_unique_stations
+from fields.readers.rows import RowSource, warn_of_half_precision, with_unique_stations
 from fields.readers.safety import MAX_RATIO, RATIO_FLOOR, check_ratio, file_kind, shown, unreadable
 from fields.readers.source import EveryNthStep, Network, ReadOptions, Source, Workspace
 from fields.times import Zone, utc_seconds
@@ -49,7 +56,9 @@ _READ_FAULTS = (
 class DatasetSource(RowSource):
     """Observations of an open dataset."""
 
-    def __init__(self, ds: xr.Dataset, label: str, options: ReadOptions, work: Workspace) -> None:
+    def __init__(
+        self, ds: xr.Dataset, label: str, options: ReadOptions, work: Workspace, folder: Path | None = None
+    ) -> None:
         self.reader, self.label = "dataset", label
         self.about = printable(ds.attrs.get("title", "CF dataset"))[:200]
         names, others = _find(ds, VARIABLES, label, options)
@@ -57,8 +66,11 @@ class DatasetSource(RowSource):
             names = {("psl" if name == "p" else name): var for name, var in names.items() if name != "psl"}
         time, station = _dims(ds, names, label)
         self._ds, self._names, self._dims = ds, names, (time, station)
+        self._absent: dict[str, AbsentChunks] = {}
         places, _ = _find(ds, COORDINATES, label, options)
+        self._positions = {*places.values(), time}
         network = _network(ds, places, station, label)
+        require_upward(ds[places["alt"]], f"{label} › {printable(places['alt'])}")
         units = {name: _unit(ds, var, name, label, options) for name, var in names.items()}
         for name, var in places.items():
             default = "m" if name == "alt" else "degrees"
@@ -68,6 +80,8 @@ class DatasetSource(RowSource):
         seconds, _ = zone.to_utc(_seconds(ds, time, label), label)
         super().__init__(seconds, network, units, options, work)
         self.zone = zone.name
+        if folder is not None:
+            self._absent = self._absent_chunks(folder)
         self._valid = {name: valid_bounds(ds[var]) for name, var in names.items()}
         self._invalid: dict[str, int] = {}
         for name, var in others.items():
@@ -77,6 +91,8 @@ class DatasetSource(RowSource):
                 do="--unit dd=towards   if it is where the wind goes" if name == "dd" else "correct its standard_name",
             )  # fmt: skip
         for name, var in names.items():
+            if np.dtype(ds[var].encoding.get("dtype", ds[var].dtype)) == np.float16:
+                warn_of_half_precision(self.report, label, name)
             check_packing(ds[var], f"{label} › {printable(var)}")
             report_attributes(self.report, ds, var, name, label)
         reduced = "psl" in names and "p" not in names
@@ -99,9 +115,39 @@ class DatasetSource(RowSource):
                 raise unreadable(f"{self.label} › {printable(var)}", problem) from None
             low, high = self._valid[name]
             invalid = (block < low) | (block > high)
+            if name in self._absent:
+                stations = np.arange(block.shape[1])
+                order = [index if dim == self._dims[0] else stations for dim in self._ds[var].dims]
+                lost = self._absent[name].mask(*order)
+                block = np.where(lost if self._ds[var].dims == self._dims else lost.T, np.nan, block)
+                invalid &= ~np.isnan(block)
             self._invalid[name] = self._invalid.get(name, 0) + int(invalid.sum())
             blocks[name] = np.where(invalid, np.float32(np.nan), np.asarray(block, np.float32))
         return blocks
+
+    def _absent_chunks(self, folder: Path) -> dict[str, AbsentChunks]:
+        """Find chunks that a store lacks and that its fill value would pass off as observations; refuse lost places."""
+        lacking: dict[str, AbsentChunks] = {}
+        shown_as = {var: name for name, var in self._names.items()}
+        for var in map(str, self._ds.variables):
+            chunks = absent_chunks(folder / var) if self._ds[var].dtype.kind in "fiuM" else None
+            declared = self._ds[var].encoding.get("_FillValue")
+            if chunks is None or (declared is not None and chunks.fill == declared):
+                continue
+            if var in shown_as:
+                lacking[shown_as[var]] = chunks
+                self.report.warning(
+                    "SPDE-D103", f"{shown_as[var]} lacks {counted(chunks.count, 'chunk')}: read as missing, and not as "
+                    f"its fill value {printable(chunks.fill)[:20]}",
+                    where=f"{self.label} › {printable(var)}",
+                    do="copy the store again; or, if that value is meant, write it with write_empty_chunks=True",
+                )  # fmt: skip
+            elif var in self._positions:
+                raise DataError(
+                    f"{self.label} › {printable(var)} lacks {counted(chunks.count, 'chunk')}",
+                    code="SPDE-D103", do="copy the store again",
+                )  # fmt: skip
+        return lacking
 
     def findings(self) -> ProblemReport:
         """Return the findings, with counts of values that the file itself calls invalid."""
@@ -283,7 +329,8 @@ def _all(ds: xr.Dataset) -> Iterable[xr.Variable]:
 
 def open_dataset(path: Path, options: ReadOptions, work: Workspace) -> Source:
     """Open a CF dataset as a source."""
-    opened = DatasetSource(_open(path, options.max_bytes), shown(path), options, work)
+    folder = path if path.is_dir() else None
+    opened = DatasetSource(_open(path, options.max_bytes), shown(path), options, work, folder)
     source = with_unique_stations(opened, options, work)
     return EveryNthStep(source, options.every) if options.every > 1 else source
 

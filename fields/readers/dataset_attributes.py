@@ -15,7 +15,7 @@ import xarray as xr
 
 from fields.errors import DataError, ProblemReport, printable
 
-__all__ = ["check_packing", "is_other_quantity", "report_attributes", "valid_bounds"]
+__all__ = ["check_packing", "is_other_quantity", "report_attributes", "require_upward", "valid_bounds"]
 
 # Words of CF standard names that make another quantity of the one that stations report.
 _TELLING = frozenset({
@@ -40,6 +40,15 @@ def check_packing(array: xr.DataArray, label: str) -> None:
         if isinstance(number, (int, float, np.number)) and (not np.isfinite(number) or (key[0] == "s" and number == 0)):
             raise DataError(f"{label} has the {key} {number}, which unpacks to nothing", code="SPDE-D103",
                             do="write the file again with the numbers that belong to it")  # fmt: skip
+
+
+def require_upward(altitude: xr.DataArray, label: str) -> None:
+    """Refuse altitudes that count downwards (CF attribute ``positive``): as numbers alone they look like others."""
+    if str(altitude.attrs.get("positive", "")).strip().lower() == "down":
+        raise DataError(
+            f"{label} counts downwards: its attribute positive is down", code="SPDE-D015",
+            do="change the attribute to up, and the sign of the numbers unless they are altitudes",
+        )  # fmt: skip
 
 
 def valid_bounds(array: xr.DataArray) -> tuple[float, float]:
