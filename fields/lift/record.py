@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,14 @@ import numpy as np
 import xarray as xr
 
 from fields import atomic, store
+from fields.checks import are_at_one_place
 from fields.errors import DataError, ResourceError, UsageError, locate, printable
 from fields.grid import Elevation, GridSpec
 from fields.lift.altitude import station_altitude
 from fields.lift.crossval import scattered_times
 from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
 from fields.lift.profiles import PRIORS
+from fields.lift.room import require_room
 from fields.places import Places
 from fields.progress import Tracker, Watcher
 from fields.store import BlockWriter, Region
@@ -133,9 +135,17 @@ def lift_to_store(
     stations = Places.from_dataset(ds).take(alive)
     if model is not None:
         _compare_relief(model, stations)
+    if are_at_one_place(stations.lat, stations.lon):
+        logger.warning("all %d stations stand at one place: the fields differ in altitude alone", len(stations))
     grid = grid or GridSpec.around(stations.lat, stations.lon, height=height)
+    is_large = require_room(Path(target), grid, settings.k, (ds.sizes["time"], len(names), len(alive)))
+    tracker = Tracker(watcher)
+    passes = partial(tracker, "weigh", total=2, unit="passes") if is_large else (lambda done: None)
+    passes(0)
     altitude = station_altitude(*stations.coordinates, grid, settings) if model is None else model.on(grid)
+    passes(1)
     lift = StationLift.between(stations, (*grid.cells(), altitude.ravel()), settings, metric=grid.metric)
+    passes(2)
     station_pressure = PressureKind.of(ds.attrs) != PressureKind.SEA_LEVEL
     template = _template(ds.isel(station=alive), grid, altitude, names, lift, None if dem is None else Path(dem).name)
     identity = f"{store.fingerprint(source)};{asdict(settings)};{grid.to_dict()};{names};{list(alive)}"
@@ -148,7 +158,6 @@ def lift_to_store(
             staged.writer, str(target),
         )  # fmt: skip
         pending, total = staged.pending(), len(staged.blocks())
-        tracker = Tracker(watcher)
         empty = 0
         done = total - len(pending)
         tracker("lift", done, total, "blocks")
