@@ -15,7 +15,7 @@ __all__ = [
     "Dem", "Force", "Jobs", "MaxTime", "Missing", "Neighbours", "Obs", "OutputFolder", "Overrides", "Page", "Preset",
     "Protocol", "Quality", "Reader", "Recipe", "Record", "RequiredObs", "Resume", "Run", "Seed", "Seeds", "Start",
     "StationList", "StationStore", "Stations", "TimeZone", "Unit", "Variable", "Variant", "Windows", "choice",
-    "names_in", "pairs",
+    "names_in", "pairs", "unrepeated",
 ]  # fmt: skip
 
 # ---- arguments ---------------------------------------------------------------------------------------------------
@@ -60,6 +60,13 @@ Stations = Annotated[
 ]
 Dem = Annotated[Path | None, typer.Option(metavar="F", help="Elevation model: npz, NetCDF, zarr or GeoTIFF.")]
 
+
+def unrepeated(words: list[str] | None) -> list[str] | None:
+    """Return the words of ``--set`` unless they give a key two values: which of the two counts would be a guess."""
+    pairs([word for word in words or () if "=" in word.strip("=")], "--set")
+    return words
+
+
 # ---- settings of a model -----------------------------------------------------------------------------------------
 
 _PRESET = typer.Option(metavar="NAME", help="Settings to start from: weather2k, meteonet, demo or tiny.")
@@ -72,7 +79,9 @@ ConfigFile = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one key, e.g. train.epochs=3; may repeat."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", callback=unrepeated, help="Change one key, e.g. train.epochs=3; may repeat."
+    ),
 ]
 Ablate = Annotated[list[str] | None, typer.Option(metavar="PART", help="Without a part, e.g. no_pde; may repeat.")]
 _SEEDS = typer.Option(metavar="0:5", help="Seeds, 0:5 or 0,3,7; each trains a model of its own.")
@@ -117,13 +126,15 @@ Days = Annotated[int, typer.Option(min=1, max=3660, metavar="N", help="Days of t
 
 
 def pairs(words: list[str] | None, option: str) -> dict[str, str]:
-    """Return ``["p=hPa"]`` as a mapping; the last word about a name counts."""
-    mapping = {}
+    """Return ``["p=hPa"]`` as a mapping; a name with two values is refused."""
+    mapping: dict[str, str] = {}
     for word in words or []:
         name, sign, value = word.partition("=")
         if not (name and sign and value):
             raise typer.BadParameter(f"'{word}' is not of the form NAME=VALUE", param_hint=option)
-        mapping[name] = value
+        name, value = name.strip(), value.strip()
+        if mapping.setdefault(name, value) != value:
+            raise typer.BadParameter(f"'{name}' is given as {mapping[name]} and as {value}", param_hint=option)
     return mapping
 
 

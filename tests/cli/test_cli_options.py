@@ -106,3 +106,24 @@ def test_an_old_command_is_hidden_and_leads_to_the_new_one(old, stationpde):
     assert code == 0 and f"stationpde {' '.join(COMMANDS[old])}" in out
     assert f"warning: stationpde {' '.join(old)} is deprecated; use stationpde {' '.join(COMMANDS[old])}" in err
     assert old not in LEAVES
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        (["data", "ingest", "a.csv", "-o", "o.zarr", "--unit", "t=K", "--unit", "t=degC"], "--unit"),
+        (["forecast", "run", "--obs", "a.csv", "--unit", "t=K", "--unit", "t=degC"], "--unit"),
+        (["train", "a.zarr", "--missing", "p=standard-atmosphere", "--missing", "p=none"], "--missing"),
+        (["train", "a.zarr", "--set", "train.epochs=1", "--set", "train.epochs=2"], "--set"),
+        (["config", "show", "--set", "train.epochs=1", "--set", "train.epochs=2"], "--set"),
+        (["benchmark", "a.zarr", "-o", "o", "--set", "train.epochs=1", "--set", "train.epochs=2"], "--set"),
+    ],
+    ids=lambda x: " ".join(x[:2]) if isinstance(x, list) else x,
+)
+def test_a_name_with_two_values_is_refused(stationpde, line, option):
+    code, _, err = stationpde(*line)
+    assert code == 2 and "is given as" in err and option in err
+
+
+def test_a_name_with_one_value_twice_is_taken(stationpde):
+    assert stationpde("config", "show", "--set", "train.epochs=2", "--set", "train.epochs=2")[0] == 0
