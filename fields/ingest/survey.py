@@ -6,17 +6,18 @@ over the whole record and over the part that training may see.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fields.errors import ProblemReport, locate
+from fields.errors import ProblemReport, counted, locate
 from fields.ingest.gate import UnitGate
 from fields.places import Places
 from fields.readers import Progress, Reports, Source, step_of_most
-from fields.times import format_duration, format_span, format_time, to_datetime64
+from fields.times import DAY, format_duration, format_span, format_time, to_datetime64
 from fields.units import to_si
 from fields.variables import PressureKind
 
@@ -131,10 +132,38 @@ def survey(
     report.extend(gate.report(positions.lat, positions.lon, positions.alt, pressure_kind=_pressure_kind(source)))
     result = Survey(report, positions, counts, early, count, border)
     _report_missing(result, source, command)
+    _report_future(report, source)
+    _report_like_ids(report, source)
     _report_empty_steps(report, reports, source, command, "sparse-axis" in accept)
     if not is_step_declared:
         _report_finer_stations(report, reports, by_phase, source, command)
     return result
+
+
+def _report_future(report: ProblemReport, source: Source) -> None:
+    """Tell of times after today: a mistyped year, or a source that holds no observations."""
+    first, last = source.axis.start, source.axis.start + (source.axis.count - 1) * source.axis.step
+    now = int(time.time())
+    if last <= now + DAY:
+        return
+    what = "every time lies in the future" if first > now else "times lie in the future"
+    report.warning("SPDE-D112", f"{what}, up to {format_time(last)} UTC", where=locate(source.label),
+                   do="correct the years in the source, or the clock of this machine")  # fmt: skip
+
+
+def _report_like_ids(report: ProblemReport, source: Source) -> None:
+    """Name stations whose ids differ in the case of letters alone: one station that was written in two ways?"""
+    spellings: dict[str, list[str]] = {}
+    for name in map(str, source.network.ids):
+        spellings.setdefault(name.casefold(), []).append(name)
+    alike = [names for names in spellings.values() if len(names) > 1]
+    if alike:
+        report.warning(
+            "SPDE-D033", f"{counted(len(alike), 'station')} under ids that differ in the case of letters alone: "
+            f"{', '.join(' and '.join(names) for names in alike[:3])}",
+            where=locate(source.label), why="they are kept apart",
+            do="write each id in one way in the source, if they are one station",
+        )  # fmt: skip
 
 
 def _report_empty_steps(report: ProblemReport, reports: Array, source: Source, command: str, accepted: bool) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fields.errors import DataError, locate, printable
 from fields.readers.registry import Reader
-from fields.readers.rows import RowSource, with_unique_stations
+from fields.readers.rows import RowSource, warn_of_half_precision, with_unique_stations
 from fields.readers.safety import check_zip, open_binary, shown, stream_npy_member
 from fields.readers.source import EveryNthStep, Network, ReadOptions, Source, Workspace
 from fields.times import Zone, parse_time
@@ -69,6 +69,8 @@ class ArraySource(RowSource):
         places = {name: options.units.get(name, "m" if name == "alt" else "degrees") for name in ("lat", "lon", "alt")}
         super().__init__(seconds, network, {**units, **places}, options, work)
         self.zone = zone.name
+        if observed.dtype == np.float16:
+            warn_of_half_precision(self.report, self.label, "obs")
         self.pressure_kind = PressureKind.SEA_LEVEL if renamed else PressureKind.STATION
         left = [name for name in labels if name not in VARIABLES]
         if left:
@@ -106,6 +108,7 @@ def _network(parts: dict[str, np.ndarray[Any, Any]], label: str) -> Network:
     if ids.ndim != 1 or ids.dtype.kind not in "USiu" or not 0 < ids.size <= _MOST_STATIONS:
         raise DataError(f"{label} › station_id is {ids.dtype} of shape {ids.shape}", code="SPDE-D144")
     plain = np.char.decode(ids, "latin-1") if ids.dtype.kind == "S" else ids.astype(str)
+    plain = np.char.strip(plain)
     places = []
     for name in ("lat", "lon", "alt_m"):
         values = parts[name]

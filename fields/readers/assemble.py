@@ -12,7 +12,7 @@ from fields.derive import wind_components, wind_speed_direction
 from fields.errors import DataError, locate
 from fields.readers.axis import Axis
 from fields.readers.spool import Records
-from fields.times import format_time
+from fields.times import DAY, format_time
 
 __all__ = ["AssembledBlock", "assemble", "conflict_error"]
 
@@ -131,8 +131,14 @@ def _average(merged: Array, values: Array, group: Array, names: Sequence[str], c
         merged[i, clash] = means[name][clash]
 
 
-def conflict_error(block: AssembledBlock, label: str, command: str) -> DataError:
-    """Build the error for rows that contradict each other."""
+def conflict_error(block: AssembledBlock, label: str, command: str, axis: Axis, write_hours: str) -> DataError:
+    """Build the error for rows that contradict each other; ``write_hours`` says what to do where times are dates."""
+    if axis.step % DAY == 0 and axis.start % DAY == 0:
+        return DataError(
+            f"times are dates without an hour: {block.conflicts:,} stations and days are there more than once (first: "
+            f"{block.conflict})",
+            code="SPDE-D034", where=locate(label), do=write_hours,
+        )  # fmt: skip
     return DataError(
         f"{block.conflicts:,} stations and times are there twice and contradict themselves (first: {block.conflict})",
         code="SPDE-D034",

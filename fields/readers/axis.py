@@ -23,6 +23,8 @@ _HARDLY_ANY = 0.01
 _SHORTEST_STEP = 60
 # Multiples of the common divisor that are tried: from minutes to hours, and from hours to a day.
 _LARGEST_MULTIPLE = 60
+# Share of the times that a declared step must meet unless it is a multiple of theirs.
+_MOST_TIMES = 0.75
 # Steps that an advice proposes for irregular times, and the share of times that must lie near them.
 _ROUND_STEPS = (DAY, 21_600, 10_800, 3_600, 1_800, 600, 300, 60)
 _NEARLY_ALL = 0.9
@@ -124,9 +126,25 @@ def find_axis(
             code="SPDE-D036",
             do=f"{command} --step {format_span(step)} --tolerance {format_span(step // 2)}",
         )
+    _require_step_of_times(distinct, index.size, axis, where, command)
     count = int(index[-1] - index[0]) + 1
     _require_filled(count, index, anchor, step, where)
     return Axis(int(anchor + index[0] * step), step, count, axis.tolerance)
+
+
+def _require_step_of_times(
+    distinct: np.ndarray[Any, Any], taken: int, axis: Axis, where: str, command: str
+) -> None:  # fmt: skip
+    """Refuse a declared step that meets few of the times and is no multiple of theirs: 45 minutes of hourly ones."""
+    if distinct.size < 3 or taken >= distinct.size * _MOST_TIMES:
+        return
+    own, divisor = _common_step(distinct, None)
+    if not divisor or axis.step % own == 0 or own % axis.step == 0:
+        return
+    raise DataError(
+        f"times are {format_span(own)} apart: steps of {format_span(axis.step)} meet {taken:,} of {distinct.size:,}",
+        code="SPDE-D036", where=where, do=f"{command} --step {format_span(own)}",
+    )  # fmt: skip
 
 
 def _advice(distinct: np.ndarray[Any, Any], step: int, command: str) -> str:

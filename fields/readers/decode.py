@@ -7,6 +7,7 @@ distinct values are looked up once, and the codes are counted.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,8 @@ LONG = 64 << 20
 class ParsedBlock:
     """Rows of a block: seconds UTC (and the later reading where a clock showed an hour twice), stations, values.
 
-    ``clocks`` and ``counted`` are those of `fields.readers.time_columns.BlockTimes`.
+    ``clocks`` and ``counted`` are those of `fields.readers.time_columns.BlockTimes`; ``padded`` are ids that are
+    written both with blanks around them and without.
     """
 
     time: Array
@@ -54,6 +56,7 @@ class ParsedBlock:
     rows: int
     clocks: tuple[bool, bool] = (False, False)
     counted: int = 0
+    padded: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -225,7 +228,7 @@ class Decoder:
             places = (lat, lon, alt)
         names = self._names(table, station, ids)
         return ParsedBlock(
-            time, later, ids, station, values, places, names, codes, total, times.clocks, times.counted
+            time, later, ids, station, values, places, names, codes, total, times.clocks, times.counted, _double(ids)
         )  # fmt: skip
 
     @property
@@ -375,6 +378,11 @@ class Decoder:
             if "_" in cell:  # Python reads 1_000 as a number, no table means it
                 return values, missing, i
         return values, missing, -1
+
+
+def _double(ids: list[str]) -> frozenset[str]:
+    """Return ids that stand for two different cells: such as differ in the blanks around them alone."""
+    return frozenset(name for name, count in Counter(ids).items() if count > 1)
 
 
 def _shown(cell: Any) -> str:

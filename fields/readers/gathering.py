@@ -23,8 +23,9 @@ from fields.readers.csv_text import TextLayout, blocks, examine
 from fields.readers.date_order import UndecidedOrder
 from fields.readers.decode import Decoder, ParsedBlock
 from fields.readers.order_scan import with_date_order
-from fields.readers.parquet import is_parquet, parquet_batches
+from fields.readers.parquet import half_columns, is_parquet, parquet_batches
 from fields.readers.roster import Roster
+from fields.readers.rows import warn_of_half_precision
 from fields.readers.safety import open_binary
 from fields.readers.source import ReadOptions, Workspace
 from fields.readers.spool import Records, Spool
@@ -55,7 +56,8 @@ class _Tally:
 
     ``clocks`` says whether times without an offset, times with one, and counts since 1970 occur; ``doubles`` names
     columns that hold the same values, ``resembling`` those that are not read although they resemble a name of the map;
-    ``late`` has the stations with rows after the last second to be read, and the last time of each.
+    ``late`` has the stations with rows after the last second to be read, and the last time of each; ``halves`` columns
+    of 16 bits, ``padded`` ids that are written both with blanks around them and without.
     """
 
     codes: dict[str, int] = field(default_factory=dict)
@@ -68,12 +70,15 @@ class _Tally:
     doubles: set[tuple[str, str]] = field(default_factory=set)
     resembling: set[tuple[str, str]] = field(default_factory=set)
     late: dict[str, int] = field(default_factory=dict)
+    halves: set[str] = field(default_factory=set)
+    padded: set[str] = field(default_factory=set)
 
     def state(self) -> dict[str, Any]:
         return {
             "codes": self.codes, "dialects": self.dialects, "twice": sorted(self.twice), "rows": self.rows,
             "folds": self.folds, "seen": sorted(self.seen), "clocks": self.clocks, "doubles": sorted(self.doubles),
-            "resembling": sorted(self.resembling), "late": self.late,
+            "resembling": sorted(self.resembling), "late": self.late, "halves": sorted(self.halves),
+            "padded": sorted(self.padded),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -81,6 +86,7 @@ class _Tally:
         self.rows, self.folds = int(state["rows"]), int(state["folds"])
         self.seen, self.clocks, self.late = set(state["seen"]), list(state["clocks"]), dict(state["late"])
         self.doubles, self.resembling = ({(str(a), str(b)) for a, b in state[key]} for key in ("doubles", "resembling"))
+        self.halves, self.padded = (set(state.get(key, ())) for key in ("halves", "padded"))
         self.twice = {(int(a), int(b)) for a, b in state["twice"]}
 
 
@@ -166,6 +172,7 @@ class _Reading:
     def _decoded(self, member: Member, offset: int, pool: ThreadPoolExecutor) -> Iterator[tuple[int, ParsedBlock]]:
         """Yield parsed blocks in order, with the byte (of a parquet file, the row) that follows each."""
         if is_parquet(member):
+            self.tally.halves |= set(half_columns(member)) if member.path is not None else set()
             yield from parquet_batches(member, offset, self.options.max_bytes, self._decoder)
             return
         layout = examine(member, self.column_map.text)
@@ -189,9 +196,15 @@ class _Reading:
                 stream.close()
 
     def _decoder(self, columns: Any, member: Member, layout: TextLayout | None = None) -> Decoder:
-        decoder = Decoder(
-            self.column_map, columns, member.label, self.zone, self.keep, layout, member.path, member.size
-        )
+        try:
+            decoder = Decoder(
+                self.column_map, columns, member.label, self.zone, self.keep, layout, member.path, member.size
+            )
+        except DataError as problem:
+            if self.tally.rows and self.path.is_dir():  # other files of the folder have these columns
+                folder = printable(self.path.name)
+                problem.do = f"move {member.label} out of the folder {folder}, or give it the columns of the others"
+            raise
         self.tally.seen |= {name for name in decoder.positions if not name.startswith("@")}
         self.tally.doubles |= set(decoder.double_names())
         self.tally.resembling |= set(decoder.choice.resembling)
@@ -202,6 +215,7 @@ class _Reading:
     def _rows(self, parsed: ParsedBlock, member: Member) -> Records:
         tally = self.tally
         tally.rows += parsed.rows
+        tally.padded |= parsed.padded
         for name, count in parsed.codes.items():
             tally.codes[name] = tally.codes.get(name, 0) + count
         tally.clocks = [a or b for a, b in zip(tally.clocks, (*parsed.clocks, parsed.counted > 0))]
@@ -316,6 +330,11 @@ def _report(path: Path, tally: _Tally, roster: Roster) -> ProblemReport:
         last = format_time(max(tally.late.values()))
         report.warning("SPDE-D112", f"reports dated in the future are ignored, up to {last} UTC",
                        where=locate(label, stations=sorted(tally.late), out_of=len(roster.ids)))  # fmt: skip
+    if tally.halves:
+        warn_of_half_precision(report, label, ", ".join(map(printable, sorted(tally.halves)[:6])))
+    if tally.padded:
+        report.notice("SPDE-D033", "ids with and without blanks around them are one station: "
+                      f"{', '.join(map(printable, sorted(tally.padded)[:5]))}", where=label)  # fmt: skip
     if tally.clocks[2]:
         report.notice("SPDE-D127", "times of digits alone are read as counts since 1970", where=label)
     for first, second in sorted(tally.doubles):

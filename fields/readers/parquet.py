@@ -13,7 +13,7 @@ from fields.readers.archives import Member
 from fields.readers.decode import Decoder, ParsedBlock
 from fields.readers.safety import check_ratio, open_binary
 
-__all__ = ["is_parquet", "parquet_batches", "parquet_columns", "parquet_times"]
+__all__ = ["half_columns", "is_parquet", "parquet_batches", "parquet_columns", "parquet_times"]
 
 _MAGIC = b"PAR1"
 _ROWS = 262_144
@@ -42,6 +42,16 @@ def parquet_columns(member: Member) -> list[str]:
     _check_footer(member)
     try:
         return list(parquet.read_schema(member.path).names)
+    except _FAULTS as problem:
+        raise _damaged(member, problem) from None
+
+
+def half_columns(member: Member) -> list[str]:
+    """Read the names of the columns whose numbers have 16 bits."""
+    from pyarrow import parquet
+
+    try:
+        return [column.name for column in parquet.read_schema(member.path) if pa.types.is_float16(column.type)]
     except _FAULTS as problem:
         raise _damaged(member, problem) from None
 

@@ -15,7 +15,7 @@ from fields.readers.source import Network, ReadOptions, Source, SourceView, Work
 from fields.readers.spool import Records
 from fields.times import format_span, format_time, require_era
 
-__all__ = ["RowSource", "with_unique_stations"]
+__all__ = ["RowSource", "warn_of_half_precision", "with_unique_stations"]
 
 Array = np.ndarray[Any, Any]
 # Rows of the future that are looked through for the stations that report in them.
@@ -106,11 +106,22 @@ class RowSource(Source):
         ids = [str(name) for name in self.network.ids]
         settled = assemble(Records(time, station, stacked), self.axis, start, stop, ids, names, self._on_duplicate)
         if settled.conflict:
-            raise conflict_error(settled, self.label, self._command.with_options(("--on-duplicate", "first")))
+            first = self._command.with_options(("--on-duplicate", "first"))
+            hours = "save the times with their hours, to the second"
+            raise conflict_error(settled, self.label, first, self.axis, hours)
         shared = np.unique(slot[rest]) - start
         for name, table in zip(names, settled.values):
             placed[name][shared] = table[shared]
         return placed
+
+
+def warn_of_half_precision(report: ProblemReport, label: str, what: str) -> None:
+    """Tell that values were rounded to three digits before they were stored."""
+    report.warning(
+        "SPDE-D145", f"{what} is stored in 16 bits, which hold three digits", where=label,
+        why="pressure to 0.5 hPa, temperature in kelvin to 0.25 K",
+        do="write the file again from the source of the values, as float32",
+    )  # fmt: skip
 
 
 def with_unique_stations(source: Source, options: ReadOptions, work: Workspace) -> Source:

@@ -30,6 +30,10 @@ _TRIED = ("inmet", "tidy")
 _HOUR = 3600
 # A hole in one station's record is weather; in five stations' at once it is the clock.
 _FEWEST_FOR_CLOCK = 5
+_WRITE_HOURS = (
+    "write date and hour in one column, as 2024-01-13T05:00; or name the columns of both, under [time] of a column map "
+    "(--map FILE.toml): columns = ['date', 'hour'], format = '%Y-%m-%d %H'"
+)
 
 
 class TableSource(Source):
@@ -153,7 +157,8 @@ class TableSource(Source):
                     where=self.label,
                     do=self._ask_zone(),
                 )
-        return conflict_error(block, self.label, self._command.with_options(("--on-duplicate", "first")))
+        first = self._command.with_options(("--on-duplicate", "first"))
+        return conflict_error(block, self.label, first, self.axis, _WRITE_HOURS)
 
 
 def choose_map(path: Path, options: ReadOptions) -> ColumnMap:
@@ -171,12 +176,29 @@ def choose_map(path: Path, options: ReadOptions) -> ColumnMap:
     if not is_parquet(first):
         examine(first, shipped_map("tidy").text)  # says what is wrong, if it is no table at all
     there = ", ".join(printable(c)[:40] for c in _columns(first, shipped_map("tidy"))[:12])
+    table = _first_table(path, options) if path.is_dir() else ""
+    if table:
+        raise DataError(
+            f"{first.label} is no table of observations, as {table} is", code="SPDE-D124",
+            where=f"its columns are {there}", do=f"move {first.label} out of the folder {printable(path.name)}",
+        )  # fmt: skip
     raise DataError(
         f"no shipped column map ({', '.join(_TRIED)}) fits {first.label}",
         code="SPDE-D124",
         where=f"its columns are {there}",
         do="--map FILE.toml   with its columns; `stationpde data where table` shows a column map to begin with",
     )
+
+
+def _first_table(path: Path, options: ReadOptions) -> str:
+    """Return the name of the first file of a folder that a shipped map fits; empty where there is none."""
+    maps = [shipped_map(name) for name in _TRIED]
+    for member in members(path, options.max_bytes):
+        for chosen in maps:
+            columns = _columns(member, chosen) if member.path is not None else []
+            if columns and not chosen.missing_from(columns):
+                return member.label
+    return ""
 
 
 def _columns(member: Member, column_map: ColumnMap) -> list[str]:
