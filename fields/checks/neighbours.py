@@ -57,14 +57,14 @@ class Sample:
     values: Array
     unit: str
 
-    def taken(self) -> Array:
+    def rows(self) -> Array:
         """Return at most 256 rows, evenly chosen."""
-        rows = np.linspace(0, len(self.values) - 1, min(len(self.values), _MOST_ROWS)).round().astype(int)
-        return np.asarray(self.values[np.unique(rows)])
+        chosen = np.linspace(0, len(self.values) - 1, min(len(self.values), _MOST_ROWS)).round().astype(int)
+        return np.asarray(self.values[np.unique(chosen)])
 
     def in_si(self, name: str) -> Array:
         """Return these rows in SI."""
-        return np.asarray(to_si(name, self.taken().astype(np.float64), self.unit))
+        return np.asarray(to_si(name, self.rows().astype(np.float64), self.unit))
 
 
 def check_neighbours(
@@ -107,15 +107,15 @@ class _Neighbourhood:
         if placed.size > 1:
             phi, turn = np.radians(lat[placed]), np.radians(lon[placed])
             sphere = np.stack([np.cos(phi) * np.cos(turn), np.cos(phi) * np.sin(turn), np.sin(phi)], axis=-1)
-            wanted = min(_NEIGHBOURS + 1, placed.size)
+            number = min(_NEIGHBOURS + 1, placed.size)
             chord = 2.0 * np.sin(_NEARBY_M / earth_radius / 2.0)
-            distance, found = cKDTree(sphere).query(sphere, k=wanted)
+            distance, nearest = cKDTree(sphere).query(sphere, k=number)
             # Stations at one place come in any order: the station itself is taken out wherever it stands.
-            itself = found == np.arange(placed.size)[:, None]
+            itself = nearest == np.arange(placed.size)[:, None]
             itself[~itself.any(axis=1), -1] = True
-            others = found[~itself].reshape(placed.size, wanted - 1)
-            index[placed, : wanted - 1] = placed[others]
-            usable[placed, : wanted - 1] = distance[~itself].reshape(placed.size, wanted - 1) <= chord
+            others = nearest[~itself].reshape(placed.size, number - 1)
+            index[placed, : number - 1] = placed[others]
+            usable[placed, : number - 1] = distance[~itself].reshape(placed.size, number - 1) <= chord
         return cls(index, usable, np.where(np.isfinite(alt), alt, 0.0))
 
     def median(self, table: Array) -> Array:
@@ -155,9 +155,9 @@ def _check_temperature(report: ProblemReport, sample: Sample, near: _Neighbourho
                 do=_mend(mask, subject),
             )  # fmt: skip
     with np.errstate(invalid="ignore"):
-        own = np.abs(sample.taken())
-        zero = (own == 0) & (np.abs(t - around) > _ZERO_FAR_K)
-        zero &= zero.sum(axis=0) > ((own > 0) & (own <= _BESIDE_ZERO)).sum(axis=0)  # a frost passes through 1 and -1
+        size = np.abs(sample.rows())
+        zero = (size == 0) & (np.abs(t - around) > _ZERO_FAR_K)
+        zero &= zero.sum(axis=0) > ((size > 0) & (size <= _BESIDE_ZERO)).sum(axis=0)  # a frost passes through 1 and -1
     _report_few(report, zero, np.isfinite(t), "t", "temperatures of exactly 0 lie far from the neighbours'", subject)
 
 

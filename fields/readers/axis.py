@@ -94,6 +94,7 @@ def find_axis(
     """
     if distinct.size == 0:
         raise DataError(f"{where} holds no time at all", code="SPDE-D025")
+    is_declared = step is not None
     if step is None:
         step, divisor = _common_step(distinct, reports)
         if step < _SHORTEST_STEP:
@@ -126,24 +127,25 @@ def find_axis(
             code="SPDE-D036",
             do=f"{command} --step {format_span(step)} --tolerance {format_span(step // 2)}",
         )
-    _require_step_of_times(distinct, index.size, axis, where, command)
+    if is_declared and not axis.tolerance:  # with a tolerance the nearest is taken, whatever the times
+        _require_step_of_times(distinct, index.size, step, where, command)
     count = int(index[-1] - index[0]) + 1
     _require_filled(count, index, anchor, step, where)
     return Axis(int(anchor + index[0] * step), step, count, axis.tolerance)
 
 
 def _require_step_of_times(
-    distinct: np.ndarray[Any, Any], taken: int, axis: Axis, where: str, command: str
+    distinct: np.ndarray[Any, Any], count: int, step: int, where: str, command: str
 ) -> None:  # fmt: skip
     """Refuse a declared step that meets few of the times and is no multiple of theirs: 45 minutes of hourly ones."""
-    if distinct.size < 3 or taken >= distinct.size * _MOST_TIMES:
+    if distinct.size < 3 or count >= distinct.size * _MOST_TIMES:
         return
-    own, divisor = _common_step(distinct, None)
-    if not divisor or axis.step % own == 0 or own % axis.step == 0:
+    spacing, divisor = _common_step(distinct, None)
+    if not divisor or step % spacing == 0 or spacing % step == 0:
         return
     raise DataError(
-        f"times are {format_span(own)} apart: steps of {format_span(axis.step)} meet {taken:,} of {distinct.size:,}",
-        code="SPDE-D036", where=where, do=f"{command} --step {format_span(own)}",
+        f"times are {format_span(spacing)} apart: steps of {format_span(step)} meet {count:,} of {distinct.size:,}",
+        code="SPDE-D036", where=where, do=f"{command} --step {format_span(spacing)}",
     )  # fmt: skip
 
 

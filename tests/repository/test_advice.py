@@ -26,6 +26,7 @@ COMMANDS = {
     "cli/plot.py": OF_RUNS,
     "fields/atomic.py": [("data", "ingest"), ("data", "synth"), ("field", "lift")],
     "fields/ingest/": [("data", "ingest")],
+    "fields/lift/room.py": [("field", "lift")],
     "fields/lift/crossval.py": [("field", "cv")],
     "fields/lift/methods.py": [("field", "lift"), ("field", "cv")],
     "fields/lift/record.py": [("field", "lift")],

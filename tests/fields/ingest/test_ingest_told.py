@@ -109,6 +109,10 @@ def test_a_step_that_the_times_do_not_have_is_refused_with_theirs(tmp_path, kind
     assert follow(caught.value) == 0
 
 
+def test_with_a_tolerance_any_step_may_be_declared(tmp_path):
+    assert ingested(tmp_path, step=45 * 60, tolerance=15 * 60).steps > 90
+
+
 def test_a_step_of_several_hours_takes_every_third_time(tmp_path):
     assert ingested(tmp_path, step=3 * 3600).steps == 32
 
