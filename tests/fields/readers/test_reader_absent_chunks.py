@@ -23,7 +23,8 @@ def dataset(**changes):
 def write_store(path, fill, shards=None, ds=None):
     """Write a zarr 3 store whose chunks of t are 24 hours of 4 stations, with a fill value."""
     about = {"chunks": (24, 4), "fill_value": fill} | ({"shards": shards} if shards else {})
-    (ds if ds is not None else dataset()).to_zarr(path, zarr_format=3, consolidated=False, encoding={"t": about})
+    ds = dataset() if ds is None else ds
+    ds.to_zarr(path, zarr_format=3, consolidated=False, encoding={"t": about}, write_empty_chunks=False)
     return path
 
 
