@@ -4,9 +4,9 @@ Values of one station may be plausible and wrong: degrees Fahrenheit among Celsi
 stood still for years, a zero written for "missing". Each passes every limit, and each differs from what the stations
 around it report. All findings are warnings: the values are stored as they are, and the message names the stations.
 
-Thresholds, of the sample that the unit gate keeps (`fields.ingest.gate`). They were raised until windows of 1 to 30 days
-of INMET, ISD and METAR (60 to 2,214 stations) gave no warning but of one station that is 30 K off; valleys under an
-inversion came to 12 K, and to a correlation of -0.6 in a single day:
+Thresholds, of the sample that the unit gate keeps (`fields.ingest.gate`). They were raised until windows of 1 to 30
+days of INMET, ISD and METAR (60 to 2,214 stations) gave no warning but of one station that is 30 K off; valleys under
+an inversion came to 12 K, and to a correlation of -0.6 in a single day:
 
 * temperature, brought to one altitude with 6.5 K/km: in the median 15 K and six times the network's spread from the
   median of three to five stations within 300 km; or a correlation with it below -0.6 in at least 48 values;

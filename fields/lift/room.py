@@ -14,7 +14,7 @@ __all__ = ["require_room"]
 
 logger = logging.getLogger(__name__)
 
-# Bytes that the search for neighbours and their weights take for each of them, measured on 0.7 million cells with 8 neighbours.
+# Bytes that search and weights take for each neighbour, measured on 0.7 million cells with 8 neighbours.
 _BYTES_OF_NEIGHBOUR = 80
 # Bytes of a value and of its share of weight; packed, fields take at best so much of them.
 _BYTES_OF_VALUE, _PACKED = 8, 0.1
