@@ -55,6 +55,10 @@ class FusedRunner:
         # Traced now, with the statics that the grid supplies, so that a missing fused form is known before any call.
         self._for(tuple("grid" if s.name in ROW_STATICS else "plane" for s in program.statics))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is compiled belongs to a process: another builds it again.
+        return type(self), (self.program, self.grid)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedRunner:
         """Return a runner that shares the kernels, which keep nothing between calls, and caches for itself."""
         other = copy(self)
