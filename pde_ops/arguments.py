@@ -45,6 +45,7 @@ def expanded_closure(name: str, tensor: Any, shape: tuple[int, ...], state: Tens
         )
     if tensor.is_complex():
         raise ShapeError(f"closure '{name}' is {tensor.dtype}, not of real numbers", do="pass its real part")
+    tensor = tensor.resolve_neg()
     if tensor.shape == shape:
         return tensor
     try:

@@ -187,6 +187,7 @@ class Tendency(nn.Module):
                 f"`state` is {state.dtype} on {state.device} but the compiled system is {raw.dtype} on {raw.device}",
                 do="move one of them with .to(…)",
             )
+        state = state.resolve_neg()  # a kernel reads memory, where a negated view has the other sign
         return Inputs(state, self._ordered(state, closures or {}), coefficients(), self._statics, self.geometry)
 
     def _ordered(self, state: Tensor, closures: Mapping[str, Tensor]) -> tuple[Tensor, ...]:

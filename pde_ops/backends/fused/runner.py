@@ -207,10 +207,12 @@ def _untraced(run: Callable[..., Tensor], *arguments: Any) -> Tensor:
 
 def _dense(value: Tensor, dtype: torch.dtype) -> Tensor:
     value = value if value.dtype == dtype else value.to(dtype)
+    value = value.resolve_neg()
     return value if value.is_contiguous() else value.contiguous()
 
 
 def _plane(value: Tensor, grid: Grid2D) -> Tensor:
+    value = value.resolve_neg()
     value = value if value.stride(-1) == 1 else value.contiguous()
     # The kernel walks the batch with the stride of the first axis, which must be 0: a new axis of length 1 has another.
     return value.expand(2, grid.ny, grid.nx)[:1]
