@@ -116,18 +116,18 @@ def _watch(
 ) -> None:  # fmt: skip
     from stationpde.forecasting import forecast_on_change
 
-    own: set[Path | None] = set()
+    written: set[Path | None] = set()
     console.note(f"watching {obs}, polled every {poll:g} s; Ctrl-C ends it")
     for result in forecast_on_change(
         lambda: _compute(model, obs, request), obs, poll, count=count, note=console.note
     ):  # fmt: skip
         # A file that this process wrote is replaced by the next; one that was there before stays.
         target = None if output is None else _target(result, output)
-        if target is not None and target.exists() and target not in own and not force:
+        if target is not None and target.exists() and target not in written and not force:
             console.note(f"{target} exists and stays; --force replaces it")
             target = None
         _show(model, result, target, force=True)
-        own.add(target)
+        written.add(target)
 
 
 def _target(result: xr.Dataset, output: Path) -> Path:

@@ -137,20 +137,20 @@ class Coefficients(nn.Module):
 
     @torch.no_grad()
     def set_extra_state(self, state: Any) -> None:
-        """Count the loaded numbers from this system's own starts and bounds: the values stay those that were saved.
+        """Count the loaded numbers from the starts and bounds of this system: the values stay those that were saved.
 
         Raises
         ------
         DeclarationError
             If other coefficients were saved, or a value that this system's bounds do not allow.
         """
-        saved, own = _bounds(state), _bounds(self.get_extra_state())
-        if list(saved) == list(own) and all(_is_close(saved[name], own[name]) for name in own):
+        saved, present = _bounds(state), _bounds(self.get_extra_state())
+        if list(saved) == list(present) and all(_is_close(saved[name], present[name]) for name in present):
             return
-        if set(saved) != set(own):
+        if set(saved) != set(present):
             raise DeclarationError(
                 f"the state dict holds the coefficients {', '.join(saved) or 'none'}, the system has "
-                f"{', '.join(own) or 'none'}",
+                f"{', '.join(present) or 'none'}",
                 do="load it into the system that it was saved from",
             )
         raw = dict(zip(saved, self.raw.double().tolist(), strict=True))
@@ -201,8 +201,8 @@ def _bounds(state: Any) -> dict[str, Bounds]:
     return bounds
 
 
-def _is_close(saved: Bounds, own: Bounds) -> bool:
-    pairs = zip(saved, own, strict=True)
+def _is_close(saved: Bounds, present: Bounds) -> bool:
+    pairs = zip(saved, present, strict=True)
     return all(math.isclose(math.inf if a is None else a, math.inf if b is None else b) for a, b in pairs)
 
 

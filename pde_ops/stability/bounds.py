@@ -285,8 +285,8 @@ def _sizes(system: PDESystem, grid: Grid2D, statics: Mapping[str, ArrayLike]) ->
 
 def static_sizes(grid: Grid2D, arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple[float, float]]:
     """Return the least and largest amount of each static that the grid has or that was passed."""
-    own = {**{name: getattr(grid, name) for name in ROW_STATICS}, "rim_rate": grid.rim_rate()}
-    amounts = {name: np.abs(array) for name, array in {**own, **arrays}.items()}
+    supplied = {**{name: getattr(grid, name) for name in ROW_STATICS}, "rim_rate": grid.rim_rate()}
+    amounts = {name: np.abs(array) for name, array in {**supplied, **arrays}.items()}
     return {name: (float(array.min()), float(array.max())) for name, array in amounts.items()}
 
 
