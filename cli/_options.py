@@ -15,7 +15,7 @@ __all__ = [
     "Dem", "Force", "Jobs", "MaxTime", "Missing", "Neighbours", "Obs", "OutputFolder", "Overrides", "Page", "Preset",
     "Protocol", "Quality", "Reader", "Recipe", "Record", "RequiredObs", "Resume", "Run", "Seed", "Seeds", "Start",
     "StationList", "StationStore", "Stations", "TimeZone", "Unit", "Variable", "Variant", "Windows", "choice",
-    "names_in", "pairs", "unrepeated",
+    "is_typed", "names_in", "pairs", "unrepeated",
 ]  # fmt: skip
 
 # ---- arguments ---------------------------------------------------------------------------------------------------
@@ -143,6 +143,12 @@ def choice(word: str | None, option: str, allowed: tuple[str, ...]) -> Any:
     if word is not None and word not in allowed:
         raise typer.BadParameter(f"'{word}' is not one of {', '.join(allowed)}", param_hint=option)
     return word
+
+
+def is_typed(context: typer.Context, parameter: str) -> bool:
+    """Return whether a parameter of the running command was typed, and is not its default."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def names_in(text: str | None) -> tuple[str, ...]:

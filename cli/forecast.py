@@ -22,6 +22,7 @@ from cli._options import (
     TimeZone,
     Unit,
     choice,
+    is_typed,
     pairs,
 )
 from cli._stopping import resumable
@@ -36,6 +37,7 @@ __all__ = ["forecast"]
 
 
 def forecast(
+    context: typer.Context,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Runs; several give mean and spread.")],
     obs: RequiredObs,
     at: AtOrLatest = "latest",
@@ -78,6 +80,8 @@ def forecast(
 
     if not watch and count is not None:
         raise typer.BadParameter("it counts the forecasts of --watch; add that", param_hint="--count")
+    if not watch and is_typed(context, "poll"):
+        raise typer.BadParameter("it is the time between the polls of --watch; add that", param_hint="--poll")
     refuse_input(output, obs, stations, station_list, column_map, *runs)
     if output is not None:
         check_output(output_for(str(output), "0"), force)
@@ -94,9 +98,10 @@ def forecast(
         if at != "latest":
             raise typer.BadParameter("--watch takes the latest observations; leave out --at", param_hint="--at")
         with resumable():
-            _watch(model, obs, request, output, poll, count)
+            _watch(model, obs, request, output, poll, count, force)
         return
-    _show(model, _compute(model, obs, request), output, force)
+    result = _compute(model, obs, request)
+    _show(model, result, None if output is None else _target(result, output), force)
 
 
 def _compute(model: StationPDE, obs: Path, request: ForecastRequest) -> xr.Dataset:
@@ -106,30 +111,43 @@ def _compute(model: StationPDE, obs: Path, request: ForecastRequest) -> xr.Datas
 
 
 def _watch(
-    model: StationPDE, obs: Path, request: ForecastRequest, output: Path | None, poll: float, count: int | None
-) -> None:
+    model: StationPDE, obs: Path, request: ForecastRequest, output: Path | None, poll: float, count: int | None,
+    force: bool,
+) -> None:  # fmt: skip
     from stationpde.forecasting import forecast_on_change
 
+    written: set[Path | None] = set()
     console.note(f"watching {obs}, polled every {poll:g} s; Ctrl-C ends it")
     for result in forecast_on_change(
         lambda: _compute(model, obs, request), obs, poll, count=count, note=console.note
     ):  # fmt: skip
-        # A file that this process wrote is replaced by the next; one that was there before was refused at the start.
-        _show(model, result, output, force=True)
+        # A file that this process wrote is replaced by the next; one that was there before stays.
+        target = None if output is None else _target(result, output)
+        if target is not None and target.exists() and target not in written and not force:
+            console.note(f"{target} exists and stays; --force replaces it")
+            target = None
+        _show(model, result, target, force=True)
+        written.add(target)
 
 
-def _show(model: StationPDE, result: xr.Dataset, output: Path | None, force: bool) -> None:
+def _target(result: xr.Dataset, output: Path) -> Path:
+    """Return the file of a forecast."""
+    from fields.times import file_stamp
+    from stationpde.data import WindowRequest
+    from stationpde.forecasting import output_for
+
+    issued = WindowRequest.parse_at(result.attrs["issue_time"])
+    return output_for(str(output), file_stamp(int(issued or 0)))
+
+
+def _show(model: StationPDE, result: xr.Dataset, target: Path | None, force: bool) -> None:
     import json
 
-    from fields.times import file_stamp, format_iso
-    from stationpde.data import WindowRequest
-    from stationpde.forecasting import output_for, write_forecast
+    from fields.times import format_iso
+    from stationpde.forecasting import write_forecast
 
     checked: dict[str, Any] = json.loads(result.attrs["physics_audit"])
-    written = None
-    if output is not None:
-        issued = WindowRequest.parse_at(result.attrs["issue_time"])
-        written = write_forecast(result, output_for(str(output), file_stamp(int(issued or 0))), force=force)
+    written = None if target is None else write_forecast(result, target, force=force)
     _table(result)
     from stationpde.forecasting import Audit
 

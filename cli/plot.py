@@ -22,6 +22,7 @@ from cli._options import (
     StationStore,
     Variable,
     Windows,
+    is_typed,
     names_in,
 )
 from cli._progress import ProgressDisplay
@@ -218,6 +219,7 @@ def parts(
 
 @app.command("w-alt")
 def altitude_weight(
+    context: typer.Context,
     store: Annotated[
         Path, typer.Argument(metavar="STORE", help="A store of stations, or w_alt.json of an earlier run.")
     ],
@@ -239,6 +241,10 @@ def altitude_weight(
 
     check_picture(output, force)
     if store.suffix == ".json":
+        options = {"runs": "--runs", "preset": "--preset", "config": "--config", "overrides": "--set",
+                   "windows": "--windows"}  # fmt: skip
+        for name in (name for name in options if is_typed(context, name)):
+            raise typer.BadParameter(f"{store.name} holds scores: nothing is trained", param_hint=options[name])
         scores = read_altitude_weights(store)
     else:
         from stationpde.data import load_series

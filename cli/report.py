@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from cli._console import console
-from cli._options import Accept, Against, At, Checkpoint, Dem, Force, Obs, Run, Windows, names_in
+from cli._options import Accept, Against, At, Checkpoint, Dem, Force, Obs, Run, Windows, is_typed, names_in
 
 __all__ = ["report"]
 
 
 def report(
+    context: typer.Context,
     run: Run,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="F.html", help="The page; RUN/report.html by default.")
@@ -36,6 +37,7 @@ def report(
     Example: stationpde report runs/w2k --obs mine.zarr -o report.html
     """
     from fields.atomic import refuse_input
+    from stationpde.errors import UsageError
     from stationpde.report import build_run_view, check_page, write_page
     from stationpde.runs import load_run
 
@@ -46,6 +48,12 @@ def report(
         loaded, obs, at=at, windows=windows or None, against=names_in(against), dem=dem, progress=_note_scored,
         accept=accept or (),
     )  # fmt: skip
+    idle = [f"--{name}" for name in ("at", "against", "windows", "dem", "accept") if is_typed(context, name)]
+    if view.data is None and idle:
+        raise UsageError(
+            f"the run does not hold its observations, without which {', '.join(idle)} would not count",
+            code="SPDE-B004", where=str(run), do="add --obs STORE with the store that it was trained on",
+        )  # fmt: skip
     for note in view.notes:
         console.note(note)
     page = write_page(view, target)

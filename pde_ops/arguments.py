@@ -45,10 +45,11 @@ def expanded_closure(name: str, tensor: Any, shape: tuple[int, ...], state: Tens
         )
     if tensor.is_complex():
         raise ShapeError(f"closure '{name}' is {tensor.dtype}, not of real numbers", do="pass its real part")
-    if tensor.shape == shape:
-        return tensor
+    values: Tensor = tensor.resolve_neg()
+    if values.shape == shape:
+        return values
     try:
-        return tensor.expand(shape)
+        return values.expand(shape)
     except RuntimeError:
         raise ShapeError(f"closure '{name}' must broadcast to {list(shape)}, not {list(tensor.shape)}") from None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .errors import DeclarationError, UnitError
+from .errors import DeclarationError, UnitError, UnknownNameError
 from .expr import Call, Expr, as_expr
 from .flows import Flow, Rotation
 from .grid import Grid2D
@@ -134,9 +134,28 @@ class Operator:
             printed = printed.replace(f"\x00{index}\x00", value)
         return printed
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A record holds functions: another process takes the one that is registered there under the same name.
+        return registered, (self.name, self.owner)
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: [{unit}]" for name, unit in self.inputs.items())
         return f"<operator {self.name}({inputs}) -> [{self.output}]>"
+
+
+def registered(name: str, owner: str) -> Operator:
+    """Return the operator of a name, for copies that another process unpacks.
+
+    Raises
+    ------
+    UnknownNameError
+        If the module that declares it has not been imported; it is not imported here.
+    """
+    if name not in operators:
+        raise UnknownNameError(
+            f"operator '{name}' of {owner} is not declared in this process", do=f"import {owner} before unpacking"
+        )
+    return operators[name]
 
 
 def _mend(argument: Expr, need: Unit) -> str:

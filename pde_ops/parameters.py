@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from torch.nn.functional import softplus
 from .arguments import finite_number
 from .errors import DeclarationError, UnknownNameError
 from .symbols import Positive
-from .units import from_si, show, to_si
+from .units import from_si, registry, show, to_si
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -125,12 +126,84 @@ class Coefficients(nn.Module):
             raw[index] = ratio if ratio > 30.0 else math.log(math.expm1(ratio))
         self.raw.copy_(raw)
 
+    def get_extra_state(self) -> Tensor:
+        """Return what the raw numbers count from, by name: scale, cap (None for none) and floor, as bytes of JSON."""
+        columns = (self.scale.tolist(), self.cap.tolist(), self.floor.tolist())
+        bounds = {
+            symbol.name: [scale, cap if math.isfinite(cap) else None, floor]
+            for symbol, scale, cap, floor in zip(self.symbols, *columns, strict=True)
+        }
+        return torch.tensor(list(json.dumps(bounds).encode()), dtype=torch.uint8)
+
+    @torch.no_grad()
+    def set_extra_state(self, state: Any) -> None:
+        """Count the loaded numbers from the starts and bounds of this system: the values stay those that were saved.
+
+        Raises
+        ------
+        DeclarationError
+            If other coefficients were saved, or a value that this system's bounds do not allow.
+        """
+        saved, present = _bounds(state), _bounds(self.get_extra_state())
+        if list(saved) == list(present) and all(_is_close(saved[name], present[name]) for name in present):
+            return
+        if set(saved) != set(present):
+            raise DeclarationError(
+                f"the state dict holds the coefficients {', '.join(saved) or 'none'}, the system has "
+                f"{', '.join(present) or 'none'}",
+                do="load it into the system that it was saved from",
+            )
+        raw = dict(zip(saved, self.raw.double().tolist(), strict=True))
+        values = {}
+        for symbol in self.symbols:
+            scale, cap, floor = saved[symbol.name]
+            value = scale * float(softplus(torch.tensor(raw[symbol.name], dtype=torch.float64)))
+            if cap is not None:
+                value = -(cap - floor) * math.expm1(-value / (cap - floor))
+            values[symbol.name] = registry.Quantity(floor + value, symbol.unit)
+        self.assign(**values)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool,
+        missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        key = prefix + "_extra_state"
+        raw = state_dict.get(prefix + "raw")
+        if isinstance(raw, Tensor) and raw.shape != self.raw.shape:  # torch refuses it: nothing to convert
+            state_dict = {name: value for name, value in state_dict.items() if name != key}
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        if key in missing_keys:  # saved by a version that did not save it
+            missing_keys.remove(key)
+
     def _values(self) -> list[float]:
         with torch.no_grad():
             return [float(v) for v in self.forward()]
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value:.4g~P}" for name, value in self.in_units().items())
+
+
+Bounds = tuple[float, float | None, float]
+
+
+def _bounds(state: Any) -> dict[str, Bounds]:
+    """Read what `Coefficients.get_extra_state` wrote."""
+    try:
+        read = json.loads(bytes(state.tolist()))
+        bounds = {str(name): (float(s), None if c is None else float(c), float(f)) for name, (s, c, f) in read.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise DeclarationError(
+            "the state dict of coefficients is damaged: what its numbers count from cannot be read",
+            do="save it again, or leave out the key that ends in _extra_state to load the numbers as they are",
+        ) from None
+    return bounds
+
+
+def _is_close(saved: Bounds, present: Bounds) -> bool:
+    pairs = zip(saved, present, strict=True)
+    return all(math.isclose(math.inf if a is None else a, math.inf if b is None else b) for a, b in pairs)
 
 
 def _before_cap(value: float, cap: float) -> float:

@@ -19,6 +19,7 @@ from .operator import operators
 from .parameters import Coefficients
 from .splitting import FlowTerm, RotationTerm, take_flows, take_transport
 from .stability import Limits
+from .stability.bounds import static_sizes
 from .symbols import Closure, Field, Static
 from .units import parse_unit, registry, same_dimension, show
 
@@ -83,7 +84,9 @@ class Tendency(nn.Module):
         self.equations = equations
         self.fields = system.fields
         self._closures = (*system.closures, *(_rim_target(f) for f in self.fields if rim))
-        caps, floors = (limits.caps(equations), limits.floors(equations)) if limits is not None else (None, None)
+        self._masters = self._gather_statics(system, statics)
+        caps = None if limits is None else limits.caps(equations, self.static_sizes())
+        floors = None if limits is None else limits.floors(equations)
         self.coefficients = Coefficients(system.coefficients, caps, floors)
         self.program = self._lower(list(equations.values()))
         self.runner = make_runner(backend, self.program, grid)
@@ -94,7 +97,6 @@ class Tendency(nn.Module):
         self.closure_names = tuple(c.name for c in self._closures)
         self._closure_set = frozenset(self.closure_names)
         self._expected = (len(self.fields), grid.ny, grid.nx)
-        self._masters = self._gather_statics(system, statics)
         self._bind()
 
     @property
@@ -161,6 +163,10 @@ class Tendency(nn.Module):
         """Return the learnable coefficients as quantities in the units they were declared in."""
         return self.coefficients.in_units()
 
+    def static_sizes(self) -> dict[str, tuple[float, float]]:
+        """Return the least and largest amount of each static, SI: what a budget of stability counts."""
+        return static_sizes(self.grid, self._masters)
+
     def inputs(self, state: Tensor, closures: Mapping[str, Tensor] | None) -> Inputs:
         """Check what came and bundle it for a runner."""
         if not isinstance(state, Tensor):
@@ -181,6 +187,7 @@ class Tendency(nn.Module):
                 f"`state` is {state.dtype} on {state.device} but the compiled system is {raw.dtype} on {raw.device}",
                 do="move one of them with .to(…)",
             )
+        state = state.resolve_neg()  # a kernel reads memory, where a negated view has the other sign
         return Inputs(state, self._ordered(state, closures or {}), coefficients(), self._statics, self.geometry)
 
     def _ordered(self, state: Tensor, closures: Mapping[str, Tensor]) -> tuple[Tensor, ...]:

@@ -88,13 +88,14 @@ class DateOrders:
                 do="correct the dates that are written otherwise than the rest",
             )  # fmt: skip
         if len(self.open) > 1 and self.differ:
-            options = {order: command.with_options(("--date-order", order)) for order in self.open}
+            # The reading under which the record is shortest comes first: a wrong order scatters dates over the year.
+            first, *others = sorted(self.open, key=lambda order: self.spans[order][1] - self.spans[order][0])
             seen = "; ".join(f"{DATE_ORDERS[o]} from {_day(a)} to {_day(b)}" for o, (a, b) in self._open_spans())
             raise DataError(
                 f"{label}: dates such as '{printable(self.first)[:40]}' can be read in {len(self.open)} ways",
                 code="SPDE-D125",
                 where=f"as {seen}",
-                do=f"{options[self.open[0]]} (or {', '.join(self.open[1:])}, whichever is true)",
+                do=f"{command.with_options(('--date-order', first))} (or {', '.join(others)}, whichever is true)",
             )
         return self.open[0]
 

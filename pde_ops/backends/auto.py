@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -30,6 +31,16 @@ class AutoRunner:
         self.grid = grid
         self._runners: dict[str, Runner] = {}
         self._plain = EagerRunner(program, grid)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is compiled belongs to a process: another builds it again.
+        return type(self), (self.program, self.grid)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AutoRunner:
+        other = AutoRunner(self.program, self.grid)
+        memo[id(self)] = other
+        other._runners = {kind: copy.deepcopy(runner, memo) for kind, runner in self._runners.items()}
+        return other
 
     def tendency(self, inputs: Inputs) -> Tensor:
         """Return F(state)."""

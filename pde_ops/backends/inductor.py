@@ -32,6 +32,10 @@ class InductorRunner:
         self._static_names = tuple(s.name for s in program.statics)
         self._compiled: dict[str, Any] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is compiled belongs to a process: another builds it again.
+        return type(self), (self._eager.program, self._eager.grid)
+
     def tendency(self, inputs: Inputs) -> Tensor:
         """Return F(state)."""
         if is_transforming():  # torch.compile cannot start under a transform

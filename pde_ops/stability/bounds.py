@@ -5,9 +5,9 @@ let through, and what is left is divided evenly among the coefficients in an equ
 cap and the wind at its bound each mode is then still stable, for forward Euler with first-order upwind transport and
 for the Runge-Kutta schemes with those operators that :func:`pde_ops.stability.transport_growth` finds stable at a
 Courant number of 1 (an integrator checks that when it is made). The budget does not see couplings between fields (a
-gravity wave, latent heat feeding back on saturation), nor coefficients that are statics or closures:
-:func:`pde_ops.stability.spectrum` does, about a state. A system whose fields carry waves is therefore refused, here
-and by integrators that are given such limits.
+gravity wave, latent heat feeding back on saturation), nor coefficients that are closures:
+:func:`pde_ops.stability.spectrum` does, about a state. Numbers and statics take their share before it is divided. A
+system whose fields carry waves is therefore refused, here and by integrators that are given such limits.
 
 Rotation left in the tendency is the one coupling that is looked after: friction gets a floor, with which Euler does
 not amplify a uniform wind. Waves of four cells in a wind of Courant number C still grow by up to
@@ -22,22 +22,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ..arguments import static_values
 from ..errors import StabilityError
 from ..expr import Call, Expr, walk
 from ..flows import Flow, Rotation
-from ..grid import Grid2D
+from ..grid import ROW_STATICS, Grid2D
 from ..symbols import Field, Positive
-from ..units import parse_unit, same_dimension
 from .couplings import wave_fields
 from .courant import DEFAULT_MAX_WIND, demand_per_second, friction_floor
 from .modes import curvature
-from .terms import mixing, weights
+from .terms import KINDS, Sizes, fixed, has_unit, mixing, unseen, weights
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
     from ..system import PDESystem
     from ..tendency import Tendency
 
-__all__ = ["MAX_SUBSTEPS", "Limits", "limits", "strongest", "turning"]
+__all__ = ["MAX_SUBSTEPS", "Limits", "limits", "static_sizes", "strongest", "turning"]
 
 MAX_SUBSTEPS = 16
 BELOW = 1.0 - 2.0**-22  # caps are kept in float32, whose rounding must not lift them
@@ -99,15 +103,30 @@ class Limits:
     def _squared(self) -> float:
         return 1.0 / self.dx**2 + 1.0 / self.dy**2
 
-    def caps(self, equations: Equations) -> dict[str, float]:
-        """Upper bound of each coefficient, by its dimension and the operators it meets; others are not bounded."""
+    def caps(self, equations: Equations, sizes: Sizes | None = None) -> dict[str, float]:
+        """Upper bound of each coefficient, by its dimension and the operators it meets; others are not bounded.
+
+        ``sizes`` are the least and largest amounts of the statics (:meth:`pde_ops.Tendency.static_sizes`).
+
+        Raises
+        ------
+        StabilityError
+            If numbers and statics leave nothing of the budget.
+        """
         caps: dict[str, float] = {}
-        for right in equations.values():
-            spends = self._spends(right)
+        for field, right in equations.items():
+            spends = self._spends(right, sizes or {})
             shares = sum(spends.values())
+            left = self.room - self._spent(field, right, sizes or {})
+            if left <= 0.0:
+                raise StabilityError(
+                    f"the numbers and statics of d{field.name}/dt need {1.0 - left / self.room:.3g} times the "
+                    f"{self.room:.3g} 1/s that wind and sub-steps leave",
+                    do="pass limits=stability.limits(grid, dt, system=…, statics=…), or shorten the step",
+                )
             for symbol in spends:
-                most = self.room / (shares * self._cost(symbol, right))
-                if _has_unit(symbol, "1/s"):
+                most = left / (shares * self._cost(symbol, right))
+                if has_unit(symbol, "1/s"):
                     most = min(most, 1.0 / self.part)
                 caps[symbol.name] = min(BELOW * most, caps.get(symbol.name, math.inf))
         return caps
@@ -120,19 +139,28 @@ class Limits:
         floor = friction_floor(self.rotation, self.part)
         return {rate.name: floor for rate in rates}
 
-    def _spends(self, right: Expr) -> dict[Positive, float]:
+    def _spent(self, field: Field, right: Expr, sizes: Sizes) -> float:
+        """Return what the numbers and statics of an equation take of the budget, 1/s."""
+        strengths = fixed(field, right, {**sizes, "rim_rate": (0.0, 0.0)})  # `room` is without the rim
+        factors = {name: self._unit_cost(unit, right) for name, unit in KINDS.items() if strengths[name] > 0.0}
+        return sum(strengths[name] * factor for name, factor in factors.items())
+
+    def _spends(self, right: Expr, sizes: Sizes) -> dict[Positive, float]:
         """Return coefficients that draw on the budget of an equation, with how strongly they stand in it."""
         kinds = ("m**2/s", "m**4/s", "1/s", *(("1/m",) if self.max_wind > 0.0 else ()))
-        entering = weights(right)
-        return {symbol: size for symbol, size in entering.items() if any(_has_unit(symbol, kind) for kind in kinds)}
+        entering = weights(right, sizes)
+        return {symbol: size for symbol, size in entering.items() if any(has_unit(symbol, kind) for kind in kinds)}
 
     def _cost(self, symbol: Positive, right: Expr) -> float:
         """Return what one unit of a coefficient takes of the budget: half the largest eigenvalue of its operator."""
-        if _has_unit(symbol, "1/s"):
-            return 0.5
-        if _has_unit(symbol, "1/m"):  # quadratic drag c|V|V, whose derivative is 2c|V|
+        if has_unit(symbol, "1/m"):  # quadratic drag c|V|V, whose derivative is 2c|V|
             return self.max_wind
-        power = 2 if _has_unit(symbol, "m**2/s") else 4
+        return self._unit_cost(next(unit for unit in KINDS.values() if has_unit(symbol, unit)), right)
+
+    def _unit_cost(self, unit: str, right: Expr) -> float:
+        if unit == "1/s":
+            return 0.5
+        power = 2 if unit == "m**2/s" else 4
         five_point = (4.0 * self._squared) ** (power // 2)
         return 0.5 * max([five_point, *(curvature(call, self.dx, self.dy) for call in mixing(right, power))])
 
@@ -145,6 +173,7 @@ def limits(
     diffusivity: float = 0.0,
     rate: float = 0.0,
     system: PDESystem | None = None,
+    statics: Mapping[str, ArrayLike] | None = None,
     substeps: int | None = None,
     max_substeps: int = MAX_SUBSTEPS,
 ) -> Limits:
@@ -154,14 +183,15 @@ def limits(
     ----------
     max_wind : m/s, largest advecting wind to be carried unlimited; 0 for semi-Lagrangian transport
     diffusivity, rate : m²/s and 1/s, largest values there should be room for, added to the wind's demand
-    system : make room for its coefficients to double
+    system : make room for its coefficients to double, and for its numbers and statics as they are
+    statics : arrays of the statics that the grid does not supply, as for ``compile``
     substeps : take this number instead of the smallest stable one
 
     Raises
     ------
     StabilityError
-        If a number is not finite, more than ``max_substeps`` would be needed, or the fields of ``system`` carry waves
-        of their own.
+        If a number is not finite, more than ``max_substeps`` would be needed, the fields of ``system`` carry waves
+        of their own, or it mixes with something whose size is not known.
     """
     ringing = wave_fields(system.equations) if system is not None else ()
     if ringing and system is not None:
@@ -170,6 +200,7 @@ def limits(
             "relaxation do not bound",
             do="compile without limits, with a step below stability.stable_time_step(tendency, state=…, scheme='rk4')",
         )
+    sizes = _sizes(system, grid, statics or {}) if system is not None else {}
     if not (math.isfinite(dt) and dt > 0.0):
         raise StabilityError(f"the time step must be finite and positive seconds, not {dt}", do="pass dt=1800.0")
     for name, value in {"max_wind": max_wind, "diffusivity": diffusivity, "rate": rate}.items():
@@ -181,9 +212,11 @@ def limits(
     needed = max(1, math.ceil(dt * demand), math.ceil(dt * fixed / (1.0 - SPARE)))
     count = needed if substeps is None else substeps
     limits = _made(grid, dt, count, max_wind, fixed)
-    while system is not None and count < max_substeps and substeps is None and not _has_room(limits, system):
+    while system is not None and count < max_substeps and substeps is None and not _has_room(limits, system, sizes):
         count += 1
         limits = _made(grid, dt, count, max_wind, fixed)
+    if system is not None:
+        limits.caps(system.equations, sizes)  # refuses numbers and statics for which there is no room
     if count > max_substeps or count < needed:
         requested = "" if substeps is None else f", {substeps} were asked for"
         raise StabilityError(
@@ -205,18 +238,19 @@ def turning(equations: Equations) -> dict[Field, list[Positive]]:
                 if isinstance(call.operator.flow, Flow) and call.argument(call.operator.flow.evolves) == field
             ]  # fmt: skip
             arguments = [argument for call in slowing for argument in call.arguments]
-            turned[field] = [a for a in arguments if isinstance(a, Positive) and _has_unit(a, "1/s")]
+            turned[field] = [a for a in arguments if isinstance(a, Positive) and has_unit(a, "1/s")]
     return turned
 
 
 def strongest(tendency: Tendency) -> dict[str, float]:
-    """Return the largest diffusivity, hyperdiffusivity and sum of rates among the coefficients of a compiled system."""
+    """Return the largest diffusivity, hyperdiffusivity and sum of rates of a system, numbers and statics included."""
     values = dict(zip([s.name for s in tendency.coefficients.symbols], tendency.coefficients().tolist(), strict=True))
-    strongest_values = {"diffusivity": 0.0, "hyperdiffusivity": 0.0, "rate": 0.0}
-    for right in tendency.equations.values():
-        entering = weights(right)
-        for name, unit in zip(strongest_values, ("m**2/s", "m**4/s", "1/s"), strict=True):
-            here = sum(size * values[s.name] for s, size in entering.items() if _has_unit(s, unit))
+    strongest_values = dict.fromkeys(KINDS, 0.0)
+    sizes = {**tendency.static_sizes(), **{name: (value, value) for name, value in values.items()}}
+    for field, right in tendency.equations.items():
+        entering, present = weights(right, sizes), fixed(field, right, sizes)
+        for name, unit in KINDS.items():
+            here = present[name] + sum(size * values[s.name] for s, size in entering.items() if has_unit(s, unit))
             strongest_values[name] = max(strongest_values[name], here)
     return strongest_values
 
@@ -233,10 +267,32 @@ def _made(grid: Grid2D, dt: float, count: int, max_wind: float, fixed: float) ->
     )
 
 
-def _has_room(limits: Limits, system: PDESystem) -> bool:
-    caps = limits.caps(system.equations)
+def _sizes(system: PDESystem, grid: Grid2D, statics: Mapping[str, ArrayLike]) -> Sizes:
+    """Return the amounts of the statics of a system; refuse terms whose coefficient is known neither here nor there."""
+    present = {name: values for name, values in statics.items() if name in {s.name for s in system.statics}}
+    sizes = static_sizes(
+        grid, {name: static_values(name, array, (grid.ny, grid.nx)) for name, array in present.items()}
+    )
+    blind = unseen(system.equations, sizes)
+    if blind:
+        raise StabilityError(
+            f"limits of wind, mixing and relaxation do not hold for '{system.name}': {'; '.join(blind)}",
+            do="pass the arrays of its statics as for compile, statics={…}; else compile without limits, with a step "
+            "below stability.stable_time_step(tendency, state=…)",
+        )
+    return sizes
+
+
+def static_sizes(grid: Grid2D, arrays: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple[float, float]]:
+    """Return the least and largest amount of each static that the grid has or that was passed."""
+    supplied = {**{name: getattr(grid, name) for name in ROW_STATICS}, "rim_rate": grid.rim_rate()}
+    amounts = {name: np.abs(array) for name, array in {**supplied, **arrays}.items()}
+    return {name: (float(array.min()), float(array.max())) for name, array in amounts.items()}
+
+
+def _has_room(limits: Limits, system: PDESystem, sizes: Sizes) -> bool:
+    try:
+        caps = limits.caps(system.equations, sizes)
+    except StabilityError:
+        return False
     return all(HEADROOM * s.init <= caps.get(s.name, math.inf) for s in system.coefficients)
-
-
-def _has_unit(symbol: Positive, unit: str) -> bool:
-    return same_dimension(symbol.unit, parse_unit(unit))

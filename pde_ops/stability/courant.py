@@ -155,7 +155,7 @@ def stable_time_step(
                 f"the fields {', '.join(ringing)} of '{on.system.name}' carry waves, whose speed depends on the state",
                 do="pass state=… and the scheme, such as scheme='rk4'",
             )
-        blind = unseen(on.equations)
+        blind = unseen(on.equations, on.static_sizes())
         if blind:
             raise StabilityError(
                 f"a budget of wind, mixing and relaxation does not hold for '{on.system.name}': {'; '.join(blind)}",

@@ -24,6 +24,7 @@ from .courant import (
 )
 from .modes import amplification, transport_growth, transports, winds
 from .spectrum import ROUND_OFF, Spectrum, check_state, spectrum
+from .terms import unseen
 
 if TYPE_CHECKING:
     from ..tendency import Tendency
@@ -140,7 +141,7 @@ def report(
         cells=None if state is None else state[:, 0].numel(),
         growth=figures.fastest,
         limiting=None if modes is None else modes.limiting(part, polynomial),
-        advice=tuple(_advice(tendency, figures, scheme, polynomial, part, modes)),
+        advice=tuple(_advice(tendency, figures, scheme, polynomial, part, modes)) + _blind(tendency, modes),
     )
 
 
@@ -205,6 +206,12 @@ def _rotation_growth(tendency: Tendency, part: float, polynomial: Sequence[float
         z = torch.tensor([complex(-friction, turn) * part], dtype=torch.complex128)
         factors.append(amplification(z, polynomial) ** (DAY / part))
     return max(factors, default=None)
+
+
+def _blind(tendency: Tendency, modes: Spectrum | None) -> tuple[str, ...]:
+    """Return that a state is needed to judge terms whose coefficient is not known, or that mix with the wrong sign."""
+    blind = unseen(tendency.equations, tendency.static_sizes()) if modes is None else []
+    return (f"pass a state, without which this is not known: {'; '.join(blind)}",) if blind else ()
 
 
 def _floor(tendency: Tendency, part: float) -> float | None:

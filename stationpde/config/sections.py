@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
 from fields.errors import UsageError
 from fields.times import DAY, parse_span
@@ -27,12 +27,16 @@ __all__ = [
 ]
 
 Variable = Literal["u", "v", "p", "t", "rh"]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-Count = Annotated[int, Field(ge=1, le=10**9)]
+# Strict: true is no 1, 1.0 no count of things and "3" no number; a whole number is a float.
+Number = Annotated[float, Strict()]
+Whole = Annotated[int, Strict()]
+Switch = Annotated[bool, Strict()]
+Share = Annotated[Number, Field(ge=0.0, le=1.0)]
+Positive = Annotated[Number, Field(gt=0.0)]
+Count = Annotated[Whole, Field(ge=1, le=10**9)]
 # Limits of what makes tensors: far beyond any use, and small enough that a slip is refused before memory is asked for.
-Steps = Annotated[int, Field(ge=1, le=4096)]
-Width = Annotated[int, Field(ge=1, le=16384)]
+Steps = Annotated[Whole, Field(ge=1, le=4096)]
+Width = Annotated[Whole, Field(ge=1, le=16384)]
 
 
 class Section(BaseModel):
@@ -95,11 +99,11 @@ class DataSection(Section):
 class GridSection(Section):
     """Grid of the evolved field."""
 
-    height: Annotated[int, Field(ge=4, le=4096)] = 32
+    height: Annotated[Whole, Field(ge=4, le=4096)] = 32
     """Rows at most; a small or sparse network gets fewer (``grid.least_spacing``, and cells of at least 8 km)."""
-    width: Annotated[int, Field(ge=8, le=8192)] | Literal["metres", "degrees"] = "metres"
+    width: Annotated[Whole, Field(ge=8, le=8192)] | Literal["metres", "degrees"] = "metres"
     """Columns: a number, or as many as make cells square in metres or degrees."""
-    least_spacing: Annotated[float, Field(ge=0.0)] = 0.6
+    least_spacing: Annotated[Number, Field(ge=0.0)] = 0.6
     """Fewer rows rather than cells smaller than this share of the mean distance between stations."""
     dem: str | None = None
     """File with an elevation model; without one the cells' altitude is lifted from the stations, as in the paper."""
@@ -128,7 +132,7 @@ class ModelSection(Section):
     state: Literal["raw", "anomaly"] = "anomaly"
     """Evolve the state itself, scaled by channel, or its departure from the station × hour climatology of the training
     split, with the wind scaled by station."""
-    annual_harmonics: Annotated[int, Field(ge=0, le=2)] = 0
+    annual_harmonics: Annotated[Whole, Field(ge=0, le=2)] = 0
     """Harmonics of the year in the climatology; a record of little more than a year supports none."""
     inputs: tuple[Input, ...] = INPUTS
     """Inputs beyond those of the printed model. Conditions: ``sun`` (zenith angle), ``slope`` of the terrain. Station
@@ -152,19 +156,19 @@ class ModelSection(Section):
     guide_reference: Literal["auto", "climatology", "last_day"] = "auto"
     """Level from which guesses of pressure, temperature and humidity depart: the climatology, or the mean of the last
     day. ``auto`` takes the last day where training is shorter than a year and does not cover every season."""
-    guide_networks: Annotated[int, Field(ge=0, le=1000)] = 3
+    guide_networks: Annotated[Whole, Field(ge=0, le=1000)] = 3
     """Perceptrons whose mean is the guide's second guess, beside the linear one; 0 for none."""
     guide_hidden: Width = 384
     """Width of the perceptrons' two layers."""
     guide_epochs: Count = 6
     """Passes of the perceptrons over the training rows."""
-    pde_branch: bool = True
+    pde_branch: Switch = True
     """Evolve the field by the equations; without them the data branch alone does."""
-    data_branch: bool = True
+    data_branch: Switch = True
     """Evolve the field by the learned candidate, motion and residual as well; a router mixes the two branches."""
-    station_head: bool = True
+    station_head: Switch = True
     """Correct the readout at each station by a perceptron."""
-    closure: bool = True
+    closure: Switch = True
     """Add a learned source to the equations for what they do not resolve."""
     closure_form: Literal["printed", "held"] = "held"
     """How that source enters. ``printed``: for pressure, temperature and humidity, evaluated at every sub-step, under
@@ -202,7 +206,7 @@ class PDESection(Section):
     """Scheme of the transport by wind."""
     max_wind: Positive = 40.0
     """Wind in m/s that fixes the number of stable parts of a sub-step; the advecting wind is limited to it."""
-    pressure_gradient: bool = False
+    pressure_gradient: Switch = False
     """Add a learned share of −(1/ρ)∇p to the wind; needs pressure without its terrain part (``model.state``)."""
     backend: Literal["auto", "torch", "fused", "inductor"] = "auto"
     """Implementation of the equations; ``auto`` takes the fused kernel where a C compiler is found."""
@@ -213,7 +217,7 @@ class LossSection(Section):
 
     kind: Literal["l1", "mse", "huber"] = "mse"
     """Norm of the errors."""
-    observed: Annotated[float, Field(ge=0.0)] = 0.5
+    observed: Annotated[Number, Field(ge=0.0)] = 0.5
     """λ_obs, weight of the loss in observed variables against that in the state."""
 
 
@@ -224,17 +228,17 @@ class TrainSection(Section):
     """Passes of the field over the training windows; with a guide more of them gain next to nothing."""
     max_steps: Count | None = None
     """Steps after which training ends, if that is before the last epoch."""
-    batch: Annotated[int, Field(ge=1, le=65536)] = 8
+    batch: Annotated[Whole, Field(ge=1, le=65536)] = 8
     """Windows of a step."""
     lr: Positive = 2e-3
     """Learning rate, the peak under one-cycle."""
     schedule: Literal["constant", "one_cycle"] = "one_cycle"
     """Course of the learning rate over the steps."""
-    average: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    average: Annotated[Number, Field(ge=0.0, lt=1.0)] = 0.0
     """Decay of the exponential weight average that is validated and used; 0 uses the weights as they are."""
-    station_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+    station_dropout: Annotated[Number, Field(ge=0.0, lt=1.0)] = 0.1
     """Share of stations that a training window hides, so that the model learns to forecast new ones."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[Whole, Field(ge=0, lt=2**63)] = 0
     """Seed of initial weights, order of windows and hidden stations."""
     checkpoint_every: Count = 200
     """Steps between checkpoints."""
@@ -242,9 +246,9 @@ class TrainSection(Section):
     """At most so many validation windows, evenly spaced; all by default."""
     patience: Count | None = 3
     """Epochs without a better validation score after which training ends."""
-    compile: bool = False
+    compile: Switch = False
     """Compile the networks with torch.compile; a slow start, see benchmarks.md for the gain."""
-    recompute: bool = False
+    recompute: Switch = False
     """Activation checkpointing: less memory for more time; benchmarks.md has the figures."""
-    threads: Annotated[int, Field(ge=0, le=4096)] = 0
+    threads: Annotated[Whole, Field(ge=0, le=4096)] = 0
     """Threads of torch; 0 leaves the choice to torch."""

@@ -39,6 +39,8 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
+MOST_STEPS = 4096
+"""Steps ahead that a forecast may reach, as ``data.horizon`` may: a slip is refused before memory is asked for."""
 LEAST_INSIDE = 0.5
 """Share of the reporting stations that lie in the trained region, below which a network is foreign …"""
 LEAST_TRAINED = 0.1
@@ -134,6 +136,11 @@ def check_horizon(gates: Gates, horizon: int | None, trained: int) -> None:
         raise UsageError(f"a forecast needs one step ahead at least, not {horizon}", code="SPDE-T111", do="--horizon 1")
     if horizon <= trained:
         return
+    if horizon > MOST_STEPS:
+        raise UsageError(
+            f"{counted(horizon, 'step')} ahead were requested, a forecast has {MOST_STEPS:,} at most", code="SPDE-T111",
+            do=f"--horizon {trained}   as trained",
+        )  # fmt: skip
     what = f"{counted(horizon, 'step')} ahead were requested, the run was trained for {trained}"
     if BEYOND_HORIZON in gates.accept:
         gates.tell_accepted(BEYOND_HORIZON, f"{what}: the first guesses end there, and values may jump")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,19 @@ def check_output(path: Path, force: bool) -> None:
 
 
 def output_for(pattern: str | Path, label: str) -> Path:
-    """Return the file of one forecast: ``{time}`` in a name becomes its issue time."""
+    """Return the file of one forecast: ``{time}`` in a name becomes its issue time.
+
+    Raises
+    ------
+    UsageError
+        For another word in braces, which would be part of the name as it stands.
+    """
+    odd = [word for word in re.findall(r"\{\w*\}", Path(pattern).name) if word != "{time}"]
+    if odd:
+        raise UsageError(
+            f"'{odd[0]}' in the name of the output stands for nothing", code="SPDE-T097",
+            do="write {time} for the issue time, or leave out the braces",
+        )  # fmt: skip
     return Path(str(pattern).replace("{time}", label))
 
 

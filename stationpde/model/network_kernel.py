@@ -23,6 +23,7 @@ from torch.nn import functional as nnf
 import pde_ops.backends.fused as fused
 from pde_ops.backends.fused.build import load_library
 from pde_ops.backends.fused.engine import choose_engine
+from pde_ops.transforms import is_transforming
 
 __all__ = ["apply_network", "is_compiled_here"]
 
@@ -33,9 +34,10 @@ _SIZES = ("REAL_IS_DOUBLE", "HIDDEN", "OUTPUTS", "CHANNELS")
 
 
 def is_compiled_here(fields: Tensor) -> bool:
-    """Return whether the kernel takes these fields: in main memory, with a C compiler, and not while one traces."""
-    on_cpu = fields.device.type == "cpu" and fields.dtype in (torch.float32, torch.float64)
-    return on_cpu and not torch.compiler.is_compiling() and choose_engine().name == "c"
+    """Return whether the kernel takes these fields: in main memory, with a C compiler, not while torch transforms."""
+    if torch.compiler.is_compiling() or is_transforming():
+        return False
+    return _has_memory(fields) and fields.dtype in (torch.float32, torch.float64) and choose_engine().name == "c"
 
 
 def apply_network(
@@ -47,7 +49,7 @@ def apply_network(
     Parameters
     ----------
     fields, more : inputs ``[batch, channel, y, x]``; the second may be None
-    sun : data, ``[batch, 1, y, x]`` or None
+    sun : ``[batch, 1, y, x]`` or None; the kernel has no derivative by it, so where one is wanted torch computes
     first : weights ``[hidden, input · 9]`` of fields, more and sun, in this order
     each : added to the first layer by sample ``[batch, hidden]``
     lasting : added to it by cell ``[hidden, y · x]``
@@ -56,6 +58,9 @@ def apply_network(
     """
     inputs = (fields, more, sun, first, each, lasting, factor, shift, last, bias)
     _require_shapes(*inputs)
+    by_sun = sun is not None and sun.requires_grad and torch.is_grad_enabled()
+    if by_sun or not len(fields):  # nor does it add up derivatives of no sample
+        return by_torch(*inputs)
     outputs: Tensor = _Network.apply(*inputs)
     return outputs
 
@@ -77,6 +82,9 @@ def _require_shapes(
         if tensor is not None and (tensor.shape != shape or tensor.dtype != fields.dtype or not _has_memory(tensor)):
             raise ValueError(f"a network takes {fields.dtype} {shape} in main memory here, not {tensor.dtype} "
                              f"{tuple(tensor.shape)} on {tensor.device}")  # fmt: skip
+    if not (outputs and hidden and channels and ny and nx):
+        raise ValueError(f"a network has cells, channels, features and outputs, not {tuple(fields.shape)} and "
+                         f"{tuple(last.shape)}")  # fmt: skip
     if outputs > _MOST_SUMS or channels > _MOST_SUMS or (factor is None) != (shift is None):
         raise ValueError(f"a network has at most {_MOST_SUMS} outputs and channels, and a factor with its shift")
 
@@ -138,7 +146,7 @@ def _addresses(tensors: Sequence[Tensor | None]) -> np.ndarray[Any, np.dtype[np.
 class _Network(Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor | None) -> Tensor:
-        dense = [None if tensor is None else tensor.contiguous() for tensor in inputs]
+        dense = [None if tensor is None else tensor.resolve_neg().contiguous() for tensor in inputs]
         fields, last = dense[0], dense[8]
         assert fields is not None and last is not None
         batch, _, ny, nx = fields.shape
@@ -159,7 +167,7 @@ class _Network(Function):
         needed = ctx.needs_input_grad
         if torch.is_grad_enabled():
             return _again(inputs, gradients[0], needed)
-        fields, last, seed = inputs[0], inputs[8], gradients[0].contiguous()
+        fields, last, seed = inputs[0], inputs[8], gradients[0].resolve_neg().contiguous()
         batch, _, ny, nx = fields.shape
         # The kernel writes the derivatives by all but the sun; those by fields only if they are wanted.
         results = [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]

@@ -149,5 +149,5 @@ def _model_of(config: Config, tensors: Mapping[str, Tensor], folder: Path) -> St
 def _require_types(model: StationPDEModel, tensors: Mapping[str, Tensor]) -> None:
     """Refuse tensors of another type than the model's, which torch would convert."""
     for name, value in model.state_dict().items():
-        if value.dtype != tensors[name].dtype:
+        if name in tensors and value.dtype != tensors[name].dtype:
             raise TypeError(f"`{name}` is {tensors[name].dtype}, the model has {value.dtype}")

@@ -26,7 +26,7 @@ from stationpde.training.loop import Trainer
 from stationpde.training.progress import Beginning
 from stationpde.training.resources import process_faults
 from stationpde.training.signals import StopRequest
-from stationpde.training.state import TrainingState, take_weights
+from stationpde.training.state import TrainingState, module_tensors, take_weights
 from stationpde.training.tensorboard import Board
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _prepare(
 def _begin_from(learner: Learner, checkpoint: Path, must_fit: bool) -> None:
     """Load parameters from another run; buffers, which are measured on the data, stay those of the new run."""
     learned = {name for name, _ in learner.module.named_parameters()}
-    present = {n: v for n, v in learner.module.state_dict().items() if isinstance(v, torch.Tensor)}
+    present = module_tensors(learner.module)
     weights = load_weights(checkpoint)
     if hasattr(learner, "adopt"):  # weights of a station are matched by its name
         weights = learner.adopt(weights)

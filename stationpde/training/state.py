@@ -80,8 +80,7 @@ class TrainingState:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to use: averaged where there is an average, with all buffers."""
-        tensors = {name: value for name, value in self.learner.module.state_dict().items() if isinstance(value, Tensor)}
-        return {**tensors, **self.average.tensors()}
+        return {**module_tensors(self.learner.module), **self.average.tensors()}
 
     def checkpoint(self) -> Checkpoint:
         """Return the state as named tensors and plain values."""
@@ -155,6 +154,15 @@ class TrainingState:
         }
 
 
+def module_tensors(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Return parameters and buffers by name: what a checkpoint holds.
+
+    What coefficients count from (``_extra_state``) is no part: it follows from the configuration of the run.
+    """
+    tensors = module.state_dict()
+    return {n: v for n, v in tensors.items() if isinstance(v, Tensor) and not n.endswith("_extra_state")}
+
+
 @torch.no_grad()
 def take_weights(module: torch.nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
     """Load weights into a module that they fit exactly.
@@ -164,7 +172,7 @@ def take_weights(module: torch.nn.Module, weights: Mapping[str, Tensor], where: 
     CorruptArtefactError
         With the name of the first that is missing, unexpected, or of another shape.
     """
-    tensors = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    tensors = module_tensors(module)
     odd = sorted(tensors.keys() ^ weights.keys())
     if odd:
         what = "lacks" if odd[0] in tensors else "has"

@@ -88,10 +88,26 @@ def test_a_device_that_is_none_is_refused_in_words(name):
     assert caught.value.do == "--device cpu"
 
 
-def test_a_count_without_a_watch_is_refused(stationpde, observations, tmp_path):
-    result = stationpde("forecast", str(tmp_path / "run"), "--obs", str(observations), "--count", "2")
+@pytest.mark.parametrize("option", [["--count", "2"], ["--poll", "60"]])
+def test_an_option_of_the_watch_without_a_watch_is_refused(stationpde, observations, tmp_path, option):
+    result = stationpde("forecast", str(tmp_path / "run"), "--obs", str(observations), *option)
     assert result[0] == 2
     assert "--watch" in result[2]
+
+
+@pytest.mark.parametrize("option", [["--preset", "tiny"], ["--set", "train.epochs=1"], ["--windows", "3"]])
+def test_what_would_be_trained_with_is_refused_where_scores_are_drawn(stationpde, tmp_path, option):
+    result = stationpde("plot", "w-alt", str(tmp_path / "w_alt.json"), "-o", str(tmp_path / "w.png"), *option)
+    assert result[0] == 2
+    assert option[0] in result[2] and "nothing is trained" in result[2]
+
+
+@pytest.mark.parametrize("name", ["x{foo}.nc", "{}.csv", "{time}-{Time}.nc"])
+def test_a_word_in_braces_that_stands_for_nothing_is_refused(stationpde, observations, tmp_path, name):
+    line = ["forecast", str(tmp_path / "run"), "--obs", str(observations), "-o", str(tmp_path / name)]
+    result = stationpde(*line)
+    assert result[0] == 2
+    assert "SPDE-T097" in result[2] and "{time}" in result[2]
 
 
 @pytest.mark.parametrize("body", ["def (", "1/0", "nothing_of_that_name"])

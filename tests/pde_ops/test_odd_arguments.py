@@ -208,3 +208,17 @@ def test_steps_are_counted_in_whole_numbers(odd):
         po.integrate(step, STATE, closures={"S": torch.zeros(2, 6, 7)}, **odd)
     with pytest.raises(ShapeError, match="must be a tensor"):
         po.integrate(step, STATE[0], steps=0)
+
+
+@pytest.mark.parametrize("backend", ["torch", "fused"])
+def test_a_negated_view_counts_with_its_sign(backend):
+    field, source = po.Field("T", "K"), po.Closure("source", "K/s")
+    right = po.Positive("kappa", "m**2/s", init=1e3) * laplacian(field) + source
+    tendency = po.PDESystem("mixed", {field: right}).compile(po.Grid2D.plane(4, 5, dx=1e3), backend=backend)
+    state, extra = torch.randn(2, 1, 4, 5), torch.randn(2, 4, 5)
+    plain = tendency(-state, {"source": -extra})
+    assert torch.equal(tendency(torch._neg_view(state), {"source": torch._neg_view(extra)}), plain)
+    state.requires_grad_()
+    seeds = (-torch.ones(2, 1, 4, 5), torch._neg_view(torch.ones(2, 1, 4, 5)))
+    ours, other = (torch.autograd.grad(tendency(state, {"source": extra}), state, seed)[0] for seed in seeds)
+    assert torch.equal(ours, other)

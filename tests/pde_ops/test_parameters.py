@@ -50,6 +50,41 @@ def test_the_gradient_does_not_jump_at_the_cap():
     assert all(s > 0 for s in slopes)
 
 
+def test_a_state_dict_loaded_into_a_system_with_another_start_or_cap_keeps_its_values():
+    saved = _one(cap=72.0)
+    saved.assign(kappa=50.0)
+    for other in (_one(), _one(cap=80.0), po.Coefficients([po.Positive("kappa", "m**2/s", init=7.0)])):
+        other.load_state_dict(saved.state_dict())
+        assert other().item() == pytest.approx(saved().item(), rel=1e-6)
+    same = _one(cap=72.0)
+    same.load_state_dict(saved.state_dict())
+    assert torch.equal(same.raw, saved.raw)
+    with pytest.raises(DeclarationError, match="`kappa` must lie between"):
+        _one(cap=40.0).load_state_dict(saved.state_dict())
+
+
+def test_a_state_dict_of_coefficients_in_another_order_is_loaded_by_name_and_others_are_refused():
+    a, b = po.Positive("a", "1/s", init=1e-5), po.Positive("b", "1/s", init=1e-3)
+    saved, turned = po.Coefficients([a, b]), po.Coefficients([b, a])
+    saved.assign(a=3e-5)
+    turned.load_state_dict(saved.state_dict())
+    assert turned().tolist() == pytest.approx(saved().tolist()[::-1], rel=1e-6)
+    with pytest.raises(DeclarationError, match="holds the coefficients a, b, the system has a, c"):
+        po.Coefficients([a, po.Positive("c", "1/s", init=1e-3)]).load_state_dict(saved.state_dict())
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        po.Coefficients([a]).load_state_dict(saved.state_dict())
+
+
+def test_a_state_dict_without_what_its_numbers_count_from_still_loads_and_a_damaged_one_is_refused():
+    saved, other = _one(), _one()
+    saved.assign(kappa=50.0)
+    other.load_state_dict({"raw": saved.raw.detach()})
+    assert torch.equal(other.raw, saved.raw)
+    for odd in (torch.zeros(3, dtype=torch.uint8), "text", torch.tensor(list(b'{"kappa": 1}'), dtype=torch.uint8)):
+        with pytest.raises(DeclarationError, match="is damaged"):
+            other.load_state_dict({"raw": saved.raw.detach(), "_extra_state": odd})
+
+
 def test_values_are_assigned_in_their_unit_or_as_quantities():
     coefficients = _one(cap=72.0)
     coefficients.assign(kappa=50.0)
@@ -88,5 +123,5 @@ def test_weight_decay_skips_coefficients():
     assert len(decayed["params"]) == 2
 
 
-def test_the_state_dict_holds_raw_numbers_only():
-    assert list(_one().state_dict()) == ["raw"]
+def test_the_state_dict_holds_raw_numbers_and_what_they_count_from():
+    assert list(_one().state_dict()) == ["raw", "_extra_state"]

@@ -54,15 +54,69 @@ def test_numbers_before_a_coefficient_count_in_the_budget():
 
 def test_a_budget_that_does_not_see_a_coefficient_says_so():
     grid = po.Grid2D.plane(4, 6, dx=1e3, boundary="periodic")
-    k = po.Static("k", "m**2/s")
+    k = po.Closure("k", "m**2/s")
     for right in (k * laplacian(T), ops.diffusion(T, k)):
-        tendency = po.PDESystem("mixed", {T: right}).compile(grid, statics={"k": 1e4})
+        system = po.PDESystem("mixed", {T: right})
+        tendency, state = system.compile(grid), torch.ones(1, 1, 4, 6)
         with pytest.raises(po.StabilityError, match="has a coefficient whose size is not known here"):
             stability.stable_time_step(tendency, 0.0)
-        assert stability.stable_time_step(tendency, state=torch.ones(1, 1, 4, 6)) == pytest.approx(25.0, rel=1e-4)
+        with pytest.raises(po.StabilityError, match="has a coefficient whose size is not known here"):
+            stability.limits(grid, 600.0, system=system)
+        assert "pass a state" in stability.report(tendency, dt=10.0).advice[0]
+        closures = {"k": torch.full((1, 4, 6), 1e4)}
+        about = stability.stable_time_step(tendency, state=state, closures=closures)
+        assert about == pytest.approx(25.0, rel=1e-4)
     for right in (-kappa * laplacian(T), -nu * hyperdiffusion(T)):
         with pytest.raises(po.StabilityError, match="makes short waves grow, whatever the step"):
             stability.stable_time_step(po.PDESystem("sharpened", {T: right}).compile(grid), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("right", "statics", "step"),
+    [
+        (po.Static("k", "m**2/s") * laplacian(T), {"k": 1e4}, 25.0),
+        (ops.diffusion(T, po.Static("k", "m**2/s")), {"k": 1e4}, 25.0),
+        (laplacian(T) * po.Static("k", "m**2/s") / 2.0, {"k": 2e4}, 25.0),
+        (laplacian(T) / po.Static("k", "s/m**2"), {"k": 1e-4}, 25.0),
+        (po.unit_registry.Quantity(1e4, "m**2/s") * laplacian(T), {}, 25.0),
+        (po.Static("k", "1") * kappa * laplacian(T), {"k": -1e4}, 25.0),
+        (-po.Static("k", "1/s") * T, {"k": 0.08}, 25.0),
+        (-po.unit_registry.Quantity(0.08, "1/s") * T, {}, 25.0),
+        (po.Static("k", "1/s") * (po.Closure("target", "K") - T), {"k": 0.08}, 25.0),
+        (-ops.friction(T, po.Static("k", "1/s")), {"k": 0.08}, 25.0),
+    ],
+)
+def test_numbers_and_statics_that_mix_or_relax_count_in_the_budget(right, statics, step):
+    grid = po.Grid2D.plane(4, 6, dx=1e3, boundary="periodic")
+    system = po.PDESystem("mixed", {T: right})
+    tendency = system.compile(grid, statics=statics)
+    assert stability.stable_time_step(tendency, 0.0) == pytest.approx(step, rel=1e-4)
+    assert not stability.report(tendency, dt=1.1 * step).stable
+    assert stability.report(tendency, dt=0.9 * step).stable
+    chosen = stability.limits(grid, 10.0 * step, max_wind=0.0, system=system, statics=statics)
+    assert chosen.substeps >= 10
+    few = stability.limits(grid, 10.0 * step, max_wind=0.0)
+    if system.coefficients:  # its cap is that of the product
+        assert system.compile(grid, statics=statics, limits=chosen).coefficients.cap.item() < 2.1
+        return
+    with pytest.raises(po.StabilityError, match=r"times the .* 1/s that wind and sub-steps leave"):
+        system.compile(grid, statics=statics, limits=few)
+    if statics:
+        with pytest.raises(po.StabilityError, match="pass the arrays of its statics"):
+            stability.limits(grid, 10.0 * step, system=system)
+
+
+def test_statics_leave_less_room_to_a_coefficient_beside_them():
+    grid = po.Grid2D.plane(4, 6, dx=1e3, boundary="periodic")
+    system = po.PDESystem("mixed", {T: kappa * laplacian(T) + po.Static("k", "m**2/s") * laplacian(T)})
+    statics = {"k": 1e4}
+    limits = stability.limits(grid, 60.0, max_wind=0.0, system=system, statics=statics)
+    tendency = system.compile(grid, statics=statics, limits=limits)
+    most = float(tendency.coefficients.cap[0])
+    with torch.no_grad():
+        tendency.coefficients.raw.fill_(1e9)
+    assert most + 1e4 == pytest.approx(limits.diffusivity_cap, rel=1e-5)
+    assert stability.report(tendency, torch.ones(1, 1, 4, 6), limits.part).stable
 
 
 @pytest.mark.parametrize("wind", [-5.0, math.nan, math.inf, "3", torch.tensor([5.0, 3.0])])

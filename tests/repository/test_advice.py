@@ -24,6 +24,7 @@ COMMANDS = {
     "cli/_errors.py --help": list(options_of()),
     "cli/_errors.py --set": [("train",), ("benchmark",), ("ablate",)],
     "cli/plot.py": OF_RUNS,
+    "cli/report.py": [("report",)],
     "fields/atomic.py": [("data", "ingest"), ("data", "synth"), ("field", "lift")],
     "fields/ingest/": [("data", "ingest")],
     "fields/lift/room.py": [("field", "lift")],

@@ -83,7 +83,7 @@ class Evaluate(torch.autograd.Function):
             run = functools.partial(advanced_by_torch, ctx.call)
             needed = ctx.needs_input_grad[1:]
             return (None, *by_torch(run, [state, coefficients, factor, *closures], grad_output, needed))
-        seeds = {"seed": grad_output.contiguous()}
+        seeds = {"seed": grad_output.resolve_neg().contiguous()}
         return (None, *_adjoint(ctx, seeds, ctx.saved_tensors, coefficients_at=2))
 
 
@@ -151,7 +151,7 @@ class Scale(torch.autograd.Function):
             run = functools.partial(scaled_by_torch, ctx.call, ctx.rule)
             tensors = [state, coefficients, factor, *closures]
             return (None, None, *by_torch(run, tensors, grad_output, ctx.needs_input_grad[2:]))
-        grad_output = grad_output.contiguous()
+        grad_output = grad_output.resolve_neg().contiguous()
         factor, call = saved[2], ctx.call
         seed, by_factor = _scaler(call, grad_output).backward(grad_output, rate, call.dt, factor.double(), notes)
         seeds = {"seed": seed, "direct seed": grad_output}

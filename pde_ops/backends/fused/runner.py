@@ -55,6 +55,10 @@ class FusedRunner:
         # Traced now, with the statics that the grid supplies, so that a missing fused form is known before any call.
         self._for(tuple("grid" if s.name in ROW_STATICS else "plane" for s in program.statics))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is compiled belongs to a process: another builds it again.
+        return type(self), (self.program, self.grid)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedRunner:
         """Return a runner that shares the kernels, which keep nothing between calls, and caches for itself."""
         other = copy(self)
@@ -203,10 +207,12 @@ def _untraced(run: Callable[..., Tensor], *arguments: Any) -> Tensor:
 
 def _dense(value: Tensor, dtype: torch.dtype) -> Tensor:
     value = value if value.dtype == dtype else value.to(dtype)
+    value = value.resolve_neg()
     return value if value.is_contiguous() else value.contiguous()
 
 
 def _plane(value: Tensor, grid: Grid2D) -> Tensor:
+    value = value.resolve_neg()
     value = value if value.stride(-1) == 1 else value.contiguous()
     # The kernel walks the batch with the stride of the first axis, which must be 0: a new axis of length 1 has another.
     return value.expand(2, grid.ny, grid.nx)[:1]

@@ -73,6 +73,25 @@ def test_the_dilated_encoder_reaches_500_km(name, cell_km):
     assert (sum(dilations) + 1) * cell_km >= 500.0
 
 
+PLAIN = {key: type(value) for key, value in leaves(Config().tree()) if isinstance(value, bool | int | float)}
+ODD = {bool: ["1", "'yes'", "1.0"], int: ["true", "'3'", "3.0"], float: ["true", "'3'"]}
+
+
+@pytest.mark.parametrize("key", PLAIN)
+def test_true_is_no_number_text_no_number_and_a_number_no_switch(key):
+    for text in ODD[PLAIN[key]]:
+        with pytest.raises(ConfigError, match=f"{key}: Input should be a valid"):
+            Config().with_overrides([f"{key}={text}"])
+
+
+@pytest.mark.parametrize("pair", ["data.split=[true,true,true]", "model.dilations=[true]", "grid.width=true",
+                                  "train.max_steps=true", "train.validate_windows=2.0"])  # fmt: skip
+def test_true_is_no_number_in_lists_and_where_nothing_is_the_default(pair):
+    with pytest.raises(ConfigError):
+        Config().with_overrides([pair])
+    assert Config().with_overrides(["train.lr=1", "data.max_missing=0"]).train.lr == 1.0
+
+
 def test_overrides_are_toml_values_and_bare_words():
     config = Config.preset("tiny").with_overrides(
         ["train.epochs=3", "pde.rule=limiter", "data.scored=['t']", "train.max_steps=none", "model.closure=false"]

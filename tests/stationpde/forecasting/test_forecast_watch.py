@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
+from cli._console import Globals, console
+from cli.main import app
 from fields.errors import DataError
 from fields.times import parse_time
 from small_network import STEP
@@ -74,3 +76,37 @@ def test_a_row_of_the_future_does_not_silence_it(small_runs, tmp_path, monkeypat
     model = StationPDE.load(small_runs.first)
     forecasts = watch.forecast_on_change(lambda: model.forecast(observations), observations, 1.0)
     assert [parse_time(one.attrs["issue_time"]) for one in forecasts] == [LAST - STEP, LAST]
+
+
+@pytest.fixture
+def command(capfd, monkeypatch):
+    """Return a function that runs a command in this process and returns exit code, stdout and stderr."""
+    monkeypatch.setattr(console, "settings", Globals())
+
+    def run(*words):
+        with pytest.raises(SystemExit) as ended:
+            app([str(word) for word in words])
+        return int(ended.value.code or 0), *capfd.readouterr()
+
+    return run
+
+
+def test_a_watch_keeps_a_forecast_that_was_there_unless_forced(small_runs, tmp_path, command):
+    line = ["forecast", small_runs.first, "--obs", small_runs.store, "--watch", "--count", "1", "--poll", "0.01"]
+    line += ["-o", tmp_path / "fc-{time}.csv"]
+    assert command(*line)[0] == 0
+    (written,) = tmp_path.glob("fc-*.csv")
+    written.write_text("corrected by hand")
+    code, _, err = command(*line)
+    assert code == 0 and f"{written} exists and stays; --force replaces it" in err
+    assert written.read_text() == "corrected by hand"
+    assert command(*line, "--force")[0] == 0
+    assert written.read_text().startswith("issue_time")
+
+
+@pytest.mark.parametrize("option", [["--dem", "x.nc"], ["--against", "persistence"], ["--windows", "3"]])
+def test_a_report_without_observations_refuses_what_would_not_count(small_runs, tmp_path, command, option):
+    page = tmp_path / "page.html"
+    code, _, err = command("report", small_runs.first, "-o", page, *option)
+    assert code == 2 and "SPDE-B004" in err and f"{option[0]} would not count" in err and not page.exists()
+    assert command("report", small_runs.first, "-o", page)[0] == 0

@@ -259,6 +259,8 @@ def test_a_horizon_beyond_training_is_refused_or_accepted_and_leaves_the_first_s
     assert model.forecast(dataset(), horizon=1).sizes["time"] == 1
     with pytest.raises(UsageError, match="at least, not 0"):
         model.forecast(dataset(), horizon=0)
+    with pytest.raises(UsageError, match="100,000 steps ahead were requested, a forecast has 4,096 at most"):
+        model.forecast(dataset(), horizon=100_000, accept=["beyond-horizon"])
 
 
 def test_places_far_outside_or_at_no_altitude_are_refused(model):

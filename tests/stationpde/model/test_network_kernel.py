@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from stationpde.model import network_kernel
 from stationpde.model.network_kernel import apply_network, by_torch, is_compiled_here
@@ -165,3 +166,52 @@ def test_other_devices_dtypes_and_machines_without_a_compiler_take_torch(monkeyp
     assert not is_compiled_here(torch.zeros(1, dtype=torch.bfloat16))
     monkeypatch.setenv("PDE_OPS_FUSED", "torch")
     assert not network_kernel.is_compiled_here(torch.zeros(1))
+
+
+def test_no_sample_has_no_outputs_and_derivatives_of_zero():
+    inputs = inputs_of("all")
+    empty = inputs | {name: inputs[name][:0] for name in ("fields", "more", "sun", "each")}
+    leaves = leaves_of(empty)
+    outputs = apply_network(*empty.values())
+    assert outputs.shape == (0, 5, 6, 7)
+    assert all(not gradient.any() for gradient in torch.autograd.grad(outputs.sum(), leaves))
+    for name in ("fields", "last"):
+        with pytest.raises(ValueError, match="a network"):
+            apply_network(*(inputs | {name: inputs[name][:, :0]}).values())
+
+
+def test_a_negated_view_counts_with_its_sign():
+    inputs = {name: None if value is None else value.clone() for name, value in inputs_of("all").items()}
+    for name in ("fields", "each", "lasting", "last", "bias"):
+        turned = inputs | {name: torch._neg_view(inputs[name])}
+        torch.testing.assert_close(apply_network(*turned.values()), by_torch(*turned.values()))
+    inputs["fields"].requires_grad_()
+    seed = torch._neg_view(torch.ones(2, 5, 6, 7, dtype=torch.float64))
+    both = (network(*inputs.values()) for network in (apply_network, by_torch))
+    ours, plain = (torch.autograd.grad(outputs, inputs["fields"], seed)[0] for outputs in both)
+    torch.testing.assert_close(ours, plain)
+
+
+def test_the_derivative_by_the_sun_is_there_where_it_is_wanted():
+    inputs = inputs_of("gate")
+    sun = inputs["sun"].requires_grad_()
+    both = (network(*inputs.values()) for network in (apply_network, by_torch))
+    ours, plain = (torch.autograd.grad(outputs.sum(), sun)[0] for outputs in both)
+    torch.testing.assert_close(ours, plain)
+
+
+def test_what_torch_transforms_or_only_describes_is_not_for_the_kernel():
+    seen = []
+
+    def look(x):
+        seen.append(is_compiled_here(x))
+        return x.sum()
+
+    one = torch.ones(1, 2, 3, 3)
+    torch.func.grad(look)(one)
+    torch.func.jvp(look, (one,), (one,))
+    torch.func.vmap(look)(one)
+    with FakeTensorMode() as fake:
+        look(fake.from_tensor(one))
+    look(one.as_subclass(type("Named", (torch.Tensor,), {})))
+    assert seen == [False] * 5 and is_compiled_here(one)
