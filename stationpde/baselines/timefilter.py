@@ -11,8 +11,8 @@ What differs from the original: called per station with weights that all station
 of the window, which validation decides (half as many nodes take half of the time, so that a capped training sees twice
 as many windows); width 128 and 256 in between; the mixture-of-experts loss is kept, with which alone the gate has a
 gradient (public code drops it), and its balance is that of the kinds of edge rather than of their ranks; edges that are
-cut get no weight at all, where public code sets their similarity to zero before the softmax; instance normalisation is a
-switch that validation decides.
+cut get no weight at all, where public code sets their similarity to zero before the softmax; instance normalisation is
+a switch that validation decides.
 """
 
 from __future__ import annotations
