@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from stationpde.baselines.registry import Baseline
-from stationpde.baselines.station_mlp import MIXED_ROWS, mlp_learner
+from stationpde.baselines.station_mlp import MIXED_ROWS, SEASON, mlp_learner
 
 __all__ = ["BASELINE"]
 
@@ -17,4 +17,5 @@ BASELINE = Baseline(
     make=partial(mlp_learner, neighbours=0),
     rates=(1e-3, 3e-3),
     train=MIXED_ROWS,
+    switches=SEASON,
 )

@@ -4,6 +4,9 @@ Inputs are the normalised history of the station, the last state of its nearest 
 time of the year (sine and cosine) at every lead, latitude, longitude and altitude, and the mean and the standard
 deviation of each variable at the station in training: normalised histories of a windy and of a calm place are alike.
 Two hidden layers of SiLU with dropout. With 16 steps, 8 leads and 8 neighbours it has 368,168 parameters.
+
+The time of the year is a switch that validation decides: a record of little more than a year shows the weather of each
+season once, and the network then learns the weather of those weeks as if it were that of the season.
 """
 
 from __future__ import annotations
@@ -26,21 +29,34 @@ from stationpde.physics import TIME_FEATURES, time_features
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
 
-__all__ = ["MIXED_ROWS", "StationMLP", "mlp_learner", "place_features"]
+__all__ = ["MIXED_ROWS", "SEASON", "StationMLP", "mlp_learner", "place_features"]
 
 # Some stations of many windows in a step; 40 epochs of a seventh of the stations show every window six times.
 MIXED_ROWS: Mapping[str, Any] = {"batch": 64, "station_dropout": 0.85, "epochs": 40, "patience": 12}
+# Whether the time of the year is an input.
+SEASON: Mapping[str, tuple[bool, ...]] = {"season": (True, False)}
 _HIDDEN, _DROPOUT = 512, 0.2
+# The time features of the hour come before those of the year.
+_HOUR_FEATURES = 2
 
 
 class StationMLP(nn.Module):
-    """Network from normalised histories to normalised forecasts; ``neighbours`` is the number of nearest stations."""
+    """Network from normalised histories to normalised forecasts.
+
+    Parameters
+    ----------
+    config, stations, scales : steps of a window, places of the stations, and their scales in training
+    neighbours : number of nearest stations whose last state is an input
+    season : whether the time of the year is an input
+    """
 
     places: Tensor
     near: Tensor
     takes_rows = True
 
-    def __init__(self, config: Config, stations: Stations, scales: StationInputs, neighbours: int) -> None:
+    def __init__(
+        self, config: Config, stations: Stations, scales: StationInputs, neighbours: int, season: bool = True
+    ) -> None:  # fmt: skip
         super().__init__()
         channels = scales.mean.shape[1]
         self.leads, self.channels, self.step_seconds = config.data.horizon, channels, scales.step_seconds
@@ -48,7 +64,8 @@ class StationMLP(nn.Module):
         self.register_buffer("near", torch.as_tensor(neighbours_of(stations, neighbours)))
         # The width of the network does not depend on how many stations there happen to be.
         self.neighbours = neighbours
-        inputs = channels * (config.data.history + neighbours) + TIME_FEATURES * self.leads + self.places.shape[1]
+        self.time_features = TIME_FEATURES if season else _HOUR_FEATURES
+        inputs = channels * (config.data.history + neighbours) + self.time_features * self.leads + self.places.shape[1]
         self.layers = nn.Sequential(
             nn.Linear(inputs, _HIDDEN), nn.SiLU(), nn.Dropout(_DROPOUT),
             nn.Linear(_HIDDEN, _HIDDEN), nn.SiLU(), nn.Dropout(_DROPOUT),
@@ -65,7 +82,7 @@ class StationMLP(nn.Module):
         parts = [
             history.transpose(1, 2).flatten(2),
             self._around(history[:, -1]),
-            when.flatten(1)[:, None].expand(-1, stations, -1),
+            when[..., : self.time_features].flatten(1)[:, None].expand(-1, stations, -1),
             self.places.expand(batch, -1, -1),
         ]
         inputs = torch.cat(parts, dim=-1)
@@ -94,7 +111,9 @@ def place_features(stations: Stations, scales: StationInputs) -> np.ndarray[tupl
     return np.where(same, 0.0, away / np.where(same, 1.0, spread))
 
 
-def mlp_learner(config: Config, source: WindowSource, neighbours: int = 0) -> NetworkLearner:
+def mlp_learner(
+    config: Config, source: WindowSource, neighbours: int = 0, season: bool = True
+) -> NetworkLearner:  # fmt: skip
     """Build the perceptron on the windows of a record, with its loss; weights from torch's global generator."""
-    network = StationMLP(config, source.series.stations, StationInputs.of(source), neighbours)
+    network = StationMLP(config, source.series.stations, StationInputs.of(source), neighbours, season)
     return NetworkLearner(config, source, network, kind="mse")

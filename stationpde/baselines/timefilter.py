@@ -7,11 +7,12 @@ or to both other; the most probable kinds that together pass ``top_p``.
 Reference: Hu et al., "TimeFilter: Patch-Specific Spatial-Temporal Graph Filtration for Time Series Forecasting",
 ICML 2025.
 
-What differs from the original: called per station with weights that all stations share; patches of a quarter of the
-window; width 128 and 256 in between; the mixture-of-experts loss is kept, with which alone the gate has a gradient
-(public code drops it), and its balance is that of the kinds of edge rather than of their ranks; edges that are cut get
-no weight at all, where public code sets their similarity to zero before the softmax; instance normalisation is a switch
-that validation decides.
+What differs from the original: called per station with weights that all stations share; patches of a quarter or of half
+of the window, which validation decides (half as many nodes take half of the time, so that a capped training sees twice
+as many windows); width 128 and 256 in between; the mixture-of-experts loss is kept, with which alone the gate has a
+gradient (public code drops it), and its balance is that of the kinds of edge rather than of their ranks; edges that are
+cut get no weight at all, where public code sets their similarity to zero before the softmax; instance normalisation is
+a switch that validation decides.
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ if TYPE_CHECKING:
 
 __all__ = ["BASELINE", "TimeFilter", "edge_kinds", "patch_of"]
 
-_PATCHES = 4
+# Patches of a window that are tried.
+_PATCHES = (4, 2)
 _KINDS = 3
 # Weights of the balance of kinds and, within it, of the gates' entropy: small beside an error of order 1.
 _BALANCE, _ENTROPY = 0.05, 0.1
 _LEAST_NOISE = 1e-2
 
 
-def patch_of(history: int) -> int:
-    """Return the steps of a patch: the divisor of the window that is nearest to a quarter of it."""
-    return min((n for n in range(1, history + 1) if history % n == 0), key=lambda n: (abs(n - history / _PATCHES), n))
+def patch_of(history: int, patches: int = _PATCHES[0]) -> int:
+    """Return the steps of a patch: the divisor of the window that is nearest to its length by ``patches``."""
+    return min((n for n in range(1, history + 1) if history % n == 0), key=lambda n: (abs(n - history / patches), n))
 
 
 def edge_kinds(variables: int, patches: int) -> Bool[Tensor, "kind node node"]:
@@ -122,10 +124,10 @@ class TimeFilter(nn.Module):
 
     def __init__(
         self, history: int, horizon: int, channels: int, *, width: int = 128, heads: int = 4, hidden: int = 256,
-        blocks: int = 2, alpha: float = 0.1, top_p: float = 0.5, dropout: float = 0.1,
+        blocks: int = 2, alpha: float = 0.1, top_p: float = 0.5, dropout: float = 0.1, patches: int = _PATCHES[0],
     ) -> None:  # fmt: skip
         super().__init__()
-        self.patch = patch_of(history)
+        self.patch = patch_of(history, patches)
         patches = history // self.patch
         nodes = channels * patches
         self.cut = int(alpha * nodes)
@@ -160,8 +162,10 @@ def _places(count: int, width: int) -> Float[Tensor, "node width"]:
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
 
-def _make(config: Config, source: WindowSource, instance_norm: bool = False) -> NetworkLearner:
-    network = TimeFilter(config.data.history, config.data.horizon, len(source.series.variables))
+def _make(
+    config: Config, source: WindowSource, instance_norm: bool = False, patches: int = _PATCHES[0]
+) -> NetworkLearner:  # fmt: skip
+    network = TimeFilter(config.data.history, config.data.horizon, len(source.series.variables), patches=patches)
     return per_station(config, source, network, instance_norm=instance_norm)
 
 
@@ -173,5 +177,5 @@ BASELINE = Baseline(
     make=_make,
     rates=(1e-3, 3e-3),
     train=SHORT_EPOCHS,
-    switches={"instance_norm": (False, True)},
+    switches={"patches": _PATCHES, "instance_norm": (False, True)},
 )

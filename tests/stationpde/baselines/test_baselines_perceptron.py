@@ -30,6 +30,8 @@ def test_the_perceptron_has_the_size_of_the_reference():
     # (80 own + 40 of neighbours + 32 of time + 13 of the station) x 512, 512 x 512, 512 x 40, and biases.
     assert _size(StationMLP(*given, 8)) == 368_168
     assert _size(StationMLP(*given, 0)) == 368_168 - 40 * 512
+    # Sine and cosine of the year at eight leads.
+    assert _size(StationMLP(*given, 8, season=False)) == 368_168 - 16 * 512
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,6 +89,24 @@ def test_only_the_perceptron_with_neighbours_sees_them():
     assert differ["mlp"].tolist() == [True, False, False, False, False]
     # Five stations are all neighbours of each other.
     assert differ["mlp_nb"].all()
+
+
+@pytest.mark.parametrize("name", ["mlp", "mlp_nb"])
+def test_a_perceptron_without_the_season_sees_the_hour_alone(name):
+    config, source = source_of(record())
+    batch = source.batch(source.windows.train[:2])
+    differ = {}
+    for season in baseline(name).switches["season"]:
+        learner = baseline(name).make(config, source, season=season)
+        learner.module.eval()
+        with torch.no_grad():
+            now, later, next_step = (
+                learner.network(learner.history(batch), batch.issue_time + wait)
+                for wait in (0, 100 * 86_400, source.series.step_seconds)
+            )
+        differ[season] = [not torch.allclose(now, then, atol=1e-6) for then in (later, next_step)]
+
+    assert differ == {True: [True, True], False: [False, True]}
 
 
 def test_dlinear_starts_as_the_mean_of_the_history():

@@ -199,6 +199,19 @@ def test_every_edge_is_of_one_kind_and_no_node_has_a_loop():
     assert kinds.int().sum(dim=2).unique(dim=1).flatten().tolist() == [4, 3, 12]
 
 
+def test_patches_of_half_a_window_halve_the_nodes_of_timefilter():
+    batch = windows(source())
+    for patches in baseline("timefilter").switches["patches"]:
+        learner = made("timefilter", patches=patches)
+        assert learner.network.network.kinds.shape == (3, 5 * patches, 5 * patches)
+        assert learner.network.network.patch * patches == 16
+        learner.losses(batch, LocalReducer()).total.backward()
+        parameters = dict(learner.module.named_parameters())
+        assert [key for key, p in parameters.items() if p.grad is None or not p.grad.abs().sum() > 0] == []
+        learner.module.eval()
+        assert leaks(learner, batch) == []
+
+
 def test_the_gate_of_timefilter_learns_from_its_penalty_alone():
     learner, batch = made("timefilter"), windows(source())
     learner.module.train()
