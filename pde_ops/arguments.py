@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_count",
     "check_factor",
+    "check_like",
     "check_mapping",
     "check_march",
     "expanded_closure",
@@ -57,7 +58,7 @@ def expanded_closure(name: str, tensor: Any, shape: tuple[int, ...], state: Tens
 def check_factor(factor: Tensor | None, fields: int, state: Tensor) -> None:
     """Refuse a factor on increments that is not one number a field, or lies on another device."""
     if factor is not None:
-        _check_like("factor", factor, (fields,), state)
+        check_like("factor", factor, (fields,), state)
 
 
 def check_march(march: March, fields: int, state: Tensor) -> None:
@@ -67,7 +68,7 @@ def check_march(march: March, fields: int, state: Tensor) -> None:
     check_factor(march.factor, fields, state)
     for name, tensor in (("added", march.added), ("decay", march.decay)):
         if tensor is not None:
-            _check_like(name, tensor, tuple(state.shape), state)
+            check_like(name, tensor, tuple(state.shape), state)
 
 
 def check_count(owner: str, name: str, count: Any, least: int) -> None:
@@ -109,7 +110,8 @@ def check_mapping(owner: str, name: str, value: Any) -> None:
         raise ShapeError(f"{owner}: `{name}` must be a dict by name, not {type(value).__name__}")
 
 
-def _check_like(name: str, tensor: Any, shape: tuple[int, ...], state: Tensor) -> None:
+def check_like(name: str, tensor: Any, shape: tuple[int, ...], state: Tensor) -> None:
+    """Refuse what is not a tensor of a shape on the device of the state."""
     if not isinstance(tensor, Tensor) or tensor.shape != shape or tensor.device != state.device:
         came = f"{list(tensor.shape)} on {tensor.device}" if isinstance(tensor, Tensor) else type(tensor).__name__
         raise ShapeError(f"`{name}` must be a tensor {list(shape)} on {state.device}, not {came}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from .arguments import check_factor, check_mapping, check_march, expanded_closure, static_values
+from .arguments import check_factor, check_like, check_mapping, check_march, expanded_closure, static_values
 from .backends import Inputs, March, make_runner
 from .backends.eager import EagerRunner
 from .errors import DeclarationError, ShapeError, UnitError
@@ -126,7 +126,7 @@ class Tendency(nn.Module):
         self, state: Float[Tensor, "batch field y x"], closures: Mapping[str, Tensor] | None, march: March
     ) -> Float[Tensor, "batch field y x"]:
         """Return the state after several such steps with closures and coefficients held, which are read but once."""
-        inputs = self.inputs(state, closures)
+        inputs = self.inputs(state, closures, march.coefficients)
         check_march(march, self._expected[0], state)
         return self.runner.march(inputs, march)
 
@@ -167,8 +167,10 @@ class Tendency(nn.Module):
         """Return the least and largest amount of each static, SI: what a budget of stability counts."""
         return static_sizes(self.grid, self._masters)
 
-    def inputs(self, state: Tensor, closures: Mapping[str, Tensor] | None) -> Inputs:
-        """Check what came and bundle it for a runner."""
+    def inputs(
+        self, state: Tensor, closures: Mapping[str, Tensor] | None, coefficients: Tensor | None = None
+    ) -> Inputs:
+        """Check what came and bundle it for a runner, with the coefficients of now or those that came."""
         if not isinstance(state, Tensor):
             raise ShapeError(
                 f"`state` must be a torch tensor, not {type(state).__module__}.{type(state).__qualname__}",
@@ -180,15 +182,19 @@ class Tendency(nn.Module):
                 f"`state` must be [batch, {fields}, {ny}, {nx}] for fields ({', '.join(self.field_names)}), "
                 f"not {list(state.shape)}"
             )
-        coefficients = self.coefficients  # a module looks its parts up the long way: once is enough
-        raw = coefficients.raw
+        own = self.coefficients  # a module looks its parts up the long way: once is enough
+        raw = own.raw
         if state.dtype != raw.dtype or state.device != raw.device:
             raise ShapeError(
                 f"`state` is {state.dtype} on {state.device} but the compiled system is {raw.dtype} on {raw.device}",
                 do="move one of them with .to(…)",
             )
         state = state.resolve_neg()  # a kernel reads memory, where a negated view has the other sign
-        return Inputs(state, self._ordered(state, closures or {}), coefficients(), self._statics, self.geometry)
+        if coefficients is None:
+            coefficients = own()
+        else:
+            check_like("coefficients", coefficients, tuple(raw.shape), state)
+        return Inputs(state, self._ordered(state, closures or {}), coefficients, self._statics, self.geometry)
 
     def _ordered(self, state: Tensor, closures: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         names = self.closure_names

@@ -60,6 +60,7 @@ class March:
     factor : ``[field]`` on every increment, None for ones
     added : ``[batch, field, y, x]``, put on the state after every ``every`` steps
     decay : ``[batch, field, y, x]``, the share of the state those steps began with that is taken off with it
+    coefficients : what `Tendency.coefficients` returned before; None to take the values of now
     """
 
     dt: float
@@ -68,6 +69,7 @@ class March:
     added: Tensor | None = None
     every: int = 1
     decay: Tensor | None = None
+    coefficients: Tensor | None = None
 
 
 class Runner(Protocol):

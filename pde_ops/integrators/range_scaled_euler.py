@@ -17,7 +17,9 @@ from .scaling import DEFAULT_RHO, RULES, Rule, bounded_factor, scaled
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["RangeScaledEuler"]
+__all__ = ["RangeScaledEuler", "Rates"]
+
+Rates = tuple[Tensor | None, Tensor]  # coefficients [coefficient] in SI, or None for those of now; factors [field]
 
 
 @register("range_scaled_euler")
@@ -92,16 +94,22 @@ class RangeScaledEuler(Integrator):
         times: int,
         added: Float[Tensor, "batch field y x"] | None = None,
         decay: Float[Tensor, "batch field y x"] | None = None,
+        rates: Rates | None = None,
     ) -> Float[Tensor, "batch field y x"]:
         """Return the state ``times`` steps later under the rule ``none``.
 
-        After each of them ``added`` is put on it, and ``decay`` times the state before the step taken off.
+        After each of them ``added`` is put on it, and ``decay`` times the state before the step taken off. ``rates``
+        are those of `rates`, for a caller who marches several times with the same parameters.
         """
         if self.rule != "none":
             raise DeclarationError(f"{self.name}: rule '{self.rule}' has to look at every step", do="call the step")
-        parts = self.substeps
-        march = March(self.dt / parts, times * parts, bounded_factor(self.gamma), added, every=parts, decay=decay)
+        parts, (coefficients, factor) = self.substeps, rates or (None, bounded_factor(self.gamma))
+        march = March(self.dt / parts, times * parts, factor, added, parts, decay, coefficients)
         return self.tendency.march(state, closures, march)
+
+    def rates(self) -> Rates:
+        """Return the coefficients in SI and the bounded factors of now."""
+        return self.tendency.coefficients(), bounded_factor(self.gamma)
 
     @property
     def longest_step(self) -> float:

@@ -147,6 +147,9 @@ def from_saved_tree(saved: Tree) -> dict[str, Any]:
     }  # fmt: skip
     former = {key: saved[key.partition(".")[0]][key.partition(".")[2]] for key in _dotted(saved) if key in REMOVED}
     replaced = {key.partition(".")[2]: value for key, value in former.items()}
+    train = tree.get("train")
+    if isinstance(train, dict) and train.get("compile") is False:
+        train["compile"] = "auto"  # what it meant before there was `auto`; how, not what
     model = tree.setdefault("model", {})
     if not isinstance(model, dict) or not former:
         return tree
@@ -183,6 +186,8 @@ def identity_tree(tree: Tree) -> dict[str, Any]:
     for key in _REPLACEMENTS:
         section, _, name = key.partition(".")
         del parts[section][name]
+    if parts["train"]["compile"] == "auto":  # how, not what; and the choice of versions without `auto`
+        parts["train"]["compile"] = False
     for key, neutral in ADDED.items():
         section, _, name = key.partition(".")
         if parts[section][name] == neutral:

@@ -246,8 +246,8 @@ class TrainSection(Section):
     """At most so many validation windows, evenly spaced; all by default."""
     patience: Count | None = 3
     """Epochs without a better validation score after which training ends."""
-    compile: Switch = False
-    """Compile the networks with torch.compile; a slow start, see benchmarks.md for the gain."""
+    compile: Switch | Literal["auto"] = "auto"
+    """Compile the networks with torch.compile; ``auto`` where so many steps pay for the slow start."""
     recompute: Switch = False
     """Activation checkpointing: less memory for more time; benchmarks.md has the figures."""
     threads: Annotated[Whole, Field(ge=0, le=4096)] = 0

@@ -5,6 +5,7 @@ from .analysis import Analysis as Analysis
 from .climate import StateStatistics as StateStatistics
 from .coefficients import Coefficient as Coefficient
 from .coefficients import coefficients_of as coefficients_of
+from .compiling import choose_mode as choose_mode
 from .compiling import compile_networks as compile_networks
 from .compiling import networks_of as networks_of
 from .forecast import Forecast as Forecast

@@ -63,6 +63,12 @@ class Closure(nn.Module):
         self, state: Float[Tensor, "batch field y x"], conditions: Float[Tensor, "batch condition y x"]
     ) -> Float[Tensor, "batch channel y x"]:
         """Return the closures of ``channels`` from the scaled state and B_t, whose first channels are the terrain."""
+        return self.bounded(state, conditions) * self.scale[:, None, None]
+
+    def bounded(
+        self, state: Float[Tensor, "batch field y x"], conditions: Float[Tensor, "batch condition y x"]
+    ) -> Float[Tensor, "batch channel y x"]:
+        """Return the closures in parts of their largest, in [-1, 1]."""
         if isinstance(conditions, LeadConditions):
             network: PreparedNetwork = conditions.prepared[self]
             outputs = network(conditions, state)
@@ -70,7 +76,7 @@ class Closure(nn.Module):
             gain, shift = self.modulation(conditions[:, : self.terrain]).chunk(2, dim=1)
             hidden = silu(self.first(torch.cat([state, conditions], dim=1)) * (1.0 + gain) + shift)
             outputs = self.last(hidden)
-        return torch.tanh(outputs) * self.scale[:, None, None]
+        return torch.tanh(outputs)
 
     def by_name(self, closures: Float[Tensor, "batch channel y x"]) -> dict[str, Float[Tensor, "batch y x"]]:
         """Name the closures as the equations do."""

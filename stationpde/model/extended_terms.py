@@ -22,8 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from pde_ops import Grid2D
+from stationpde.model.first_layers import Ahead
+from stationpde.model.prepared_drive import PreparedTerms, Radiation, Relaxation
 from stationpde.model.slopes import Slopes
-from stationpde.physics import STATE, SUN_CHANNEL, TIME_CHANNELS, equations, steps_back
+from stationpde.physics import DAY, STATE, SUN_CHANNEL, TIME_CHANNELS, equations, steps_back
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -107,6 +109,39 @@ class ExtendedTerms(nn.Module):
             decay = _mixed(self._weights("relaxation"), self._regime(parts, conditions))
         return gain, decay
 
+    def prepare(self, ahead: Ahead, tendencies: Tensor | None, gain: Tensor, decay: Tensor) -> PreparedTerms:
+        """Prepare the terms for all leads of a forecast, times factors ``[channel]`` of gain and decay."""
+        lasting = radiation = surroundings = relaxation = None
+        if "memory" in self.terms:
+            assert tendencies is not None
+            lasting = self._remembered_ahead(tendencies, ahead.fields.shape[0], gain)
+        if "radiation" in self.terms:
+            sun = ahead.fields[:, :, SUN_CHANNEL]
+            light = torch.stack([sun.clamp(min=0.0), (sun < 0.0).to(sun.dtype)], dim=2)
+            weights = gain[:, None] * (self._weights("radiation") @ self.mixture)
+            of_zero = weights[:, [0, 3]] @ light.flatten(3)
+            lasting = of_zero if lasting is None else lasting + of_zero
+            radiation = Radiation(light[:, :, :, None].unbind(0), weights[:, [1, 2, 4, 5, 6]])
+        if "surroundings" in self.terms:
+            surroundings = self.slopes.sums(gain[:, None] * self._weights("surroundings"))
+        if "relaxation" in self.terms:
+            weights = decay[:, None] * self._weights("relaxation")
+            time = ahead.passing[..., :-1].clamp(-_LARGEST, _LARGEST)
+            passing = (weights[:, 0] + time @ weights[:, 6:].T)[..., None].unbind(0)
+            radius = self.radii[len(self.radii) // 2]
+            relaxation = Relaxation(self.slopes, radius, _LARGEST, weights[:, 1:6], passing)
+        return PreparedTerms(None if lasting is None else lasting.unbind(0), radiation, surroundings, relaxation)
+
+    def _remembered_ahead(
+        self, tendencies: Float[Tensor, "batch memory y x"], leads: int, gain: Float[Tensor, " channel"]
+    ) -> Float[Tensor, "lead batch channel cell"]:
+        """Return the term ``memory`` of all leads."""
+        elapsed = torch.arange(leads, device=gain.device)[:, None] * (self.step_seconds / DAY)
+        fading = torch.exp(-elapsed / self.fading.abs().clamp(min=0.02))
+        weights = (gain[:, None] * self._weights("memory")) * fading[:, None]
+        by_sample = weights.flatten(0, 1).expand(tendencies.shape[0], -1, -1)
+        return torch.bmm(by_sample, tendencies.flatten(2)).unflatten(1, (leads, C)).transpose(0, 1)
+
     def _weights(self, term: str) -> Tensor:
         coefficients: Tensor = self.coefficients[term]
         return coefficients if self.whole else coefficients * self.present[self.terms.index(term)]
@@ -116,7 +151,7 @@ class ExtendedTerms(nn.Module):
     ) -> Tensor:
         inputs, weights = [], []
         if "memory" in self.terms:
-            elapsed = (lead - 1) * (self.step_seconds / 86400.0)
+            elapsed = (lead - 1) * (self.step_seconds / DAY)
             fading = torch.exp(-elapsed / self.fading.abs().clamp(min=0.02))
             inputs.append(tendencies)
             weights.append(self._weights("memory") * fading)

@@ -11,9 +11,9 @@ convolution with a replicated border is a product with the sum of the kernel. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,14 +37,19 @@ class Ahead:
     ----------
     places : fields that never change, border replicated
     passing : time and lead, which are constant over the grid
-    count : number of channels of B_t
-    sun : whether one of them is the height of the sun
+    fields : B_t of all leads
+    sun : whether one of its channels is the height of the sun
     """
 
     places: Float[Tensor, "1 place y x"]
     passing: Float[Tensor, "lead batch feature"]
-    count: int
+    fields: Float[Tensor, "lead batch condition y x"]
     sun: bool
+
+    @property
+    def count(self) -> int:
+        """Number of channels of B_t."""
+        return self.fields.shape[2]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,14 +91,6 @@ class PreparedNetwork:
         return apply_network(fields, more, conditions.sun, *weights)
 
 
-class Prepared(Protocol):
-    """A network that can be prepared: `prepare` returns whatever it needs in a forecast."""
-
-    def prepare(self, ahead: Ahead) -> Any:
-        """Prepare for a forecast."""
-        ...
-
-
 class LeadConditions(Tensor):
     """B_t of one lead as fields ``[batch, condition, y, x]``, which also knows what of it is constant.
 
@@ -101,7 +98,7 @@ class LeadConditions(Tensor):
     ----------
     number : of the lead, from 0
     sun : the height of the sun ``[batch, 1, y, x]``, if B_t has it
-    prepared : networks of this forecast
+    prepared : what modules have prepared for this forecast
     """
 
     number: int
@@ -121,20 +118,21 @@ class LeadConditions(Tensor):
 
 
 def conditions_ahead(
-    conditions: Conditions, valid_time: Int64[Tensor, "lead batch"], networks: Iterable[nn.Module]
+    conditions: Conditions,
+    valid_time: Int64[Tensor, "lead batch"],
+    prepare: Mapping[nn.Module, Callable[[Ahead], Any]],
 ) -> Sequence[Tensor]:
-    """Return B_t of every lead, from the first; networks are prepared where their kernel runs."""
+    """Return B_t of every lead, from the first; modules are prepared where the kernel of networks runs."""
     leads, batch = valid_time.shape
     number = torch.arange(1, leads + 1, device=valid_time.device).repeat_interleave(batch)[:, None, None]
     fields = conditions.step(valid_time.flatten(), number)
-    by_lead = fields.unflatten(0, (leads, batch)).unbind(0)
-    networks = list(networks)
+    by_lead = fields.unflatten(0, (leads, batch))
     # A compiled network is one program from fields to fields.
-    if not is_compiled_here(fields) or any(network._compiled_call_impl is not None for network in networks):
-        return by_lead
+    if not is_compiled_here(fields) or any(module._compiled_call_impl is not None for module in prepare):
+        return by_lead.unbind(0)
     cells = conditions.cells
     places = nnf.pad(cells.fixed.T.reshape(1, -1, *conditions.shape), (1, 1, 1, 1), mode="replicate")
     passing = fields[:, -(TIME_FEATURES + 1) :, 0, 0].unflatten(0, (leads, batch))
-    ahead = Ahead(places, passing, conditions.step_count, cells.solar)
-    prepared = {network: cast(Prepared, network).prepare(ahead) for network in networks}
-    return [LeadConditions.of(each, n, cells.solar, prepared) for n, each in enumerate(by_lead)]
+    ahead = Ahead(places, passing, by_lead, cells.solar)
+    prepared = {module: make(ahead) for module, make in prepare.items()}
+    return [LeadConditions.of(each, n, cells.solar, prepared) for n, each in enumerate(by_lead.unbind(0))]

@@ -7,7 +7,8 @@ step later, and its conditions carry that valid time. The field feeds back, the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from stationpde.model.data_branch import DataBranch
 from stationpde.model.encoder import HistoryEncoder
 from stationpde.model.extended_terms import tendencies_of
 from stationpde.model.first_guess import FirstGuess
-from stationpde.model.first_layers import conditions_ahead
+from stationpde.model.first_layers import Ahead, conditions_ahead
 from stationpde.model.forecast import Forecast
 from stationpde.model.maps import lift_station_increments
 from stationpde.model.pde_branch import PDEBranch, has_base
@@ -131,7 +132,7 @@ class StationPDEModel(nn.Module):
         leads = torch.arange(1, (horizon or self.config.data.horizon) + 1, device=issue_time.device)
         valid_time = self.valid_time(issue_time[:, None], leads)
         recompute = self.config.train.recompute and torch.is_grad_enabled()
-        for lead, (conditions, base) in enumerate(self.conditions_ahead(valid_time), 1):
+        for lead, (conditions, base) in enumerate(self.conditions_ahead(valid_time, analysis.tendencies), 1):
             if recompute:
                 tendencies = analysis.tendencies
                 field, weight = checkpoint(self.advance, field, conditions, base, tendencies, lead, use_reentrant=False)
@@ -151,16 +152,22 @@ class StationPDEModel(nn.Module):
             analysis.guided,
         )
 
-    def conditions_ahead(self, valid_time: Int64[Tensor, "batch lead"]) -> Iterator[tuple[Tensor, Tensor | None]]:
+    def conditions_ahead(
+        self, valid_time: Int64[Tensor, "batch lead"], tendencies: Tensor | None
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Return for every lead B_t and, for the equations, the base state at the start of its interval, SI."""
-        times = valid_time.mT.contiguous()
-        closure = None if self.pde_branch is None else self.pde_branch.closure
-        networks = [network for network in (self.data_branch, closure, self.router) if network is not None]
+        times, branch = valid_time.mT.contiguous(), self.pde_branch
+        networks = (self.data_branch, None if branch is None else branch.closure, self.router)
+        prepare: dict[nn.Module, Callable[[Ahead], Any]] = {
+            network: network.prepare for network in networks if network is not None
+        }
+        if branch is not None:
+            prepare[branch] = partial(branch.prepare, scaling=self.scaling, tendencies=tendencies)
         bases: Iterable[Tensor | None] = repeat(None)
         if self.pde_branch is not None and self.base is not None:
             shape = (*times.shape, len(STATE), *self.region.grid.shape)
             bases = self._start_base(times, torch.Size(shape)).unbind(0)
-        return zip(conditions_ahead(self.conditions, times, networks), bases, strict=False)
+        return zip(conditions_ahead(self.conditions, times, prepare), bases, strict=False)
 
     def analyse(
         self, history: Tensor, issue_time: Tensor, shown: Bool[Tensor, "batch station"] | None = None
@@ -216,8 +223,7 @@ class StationPDEModel(nn.Module):
         """Advance the scaled field by one interval, from B_t of its end and the base state of its start."""
         state = None
         if self.pde_branch is not None:
-            state = self.scaling.inverse(field)
-            state = self.pde_branch(state, base, conditions, self.scaling, tendencies, lead)
+            state = self.pde_branch(field, base, conditions, self.scaling, tendencies, lead)
         return self.interval_end(field, state, conditions)
 
     def interval_start(self, field: Tensor, valid_time: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -15,11 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from pde_ops import Grid2D, PDESystem, integrators, stability
-from pde_ops.integrators.range_scaled_euler import RangeScaledEuler
+from pde_ops.integrators.range_scaled_euler import RangeScaledEuler, Rates
 from pde_ops.integrators.scaling import bounded_factor
 from stationpde.config import Config
 from stationpde.model.closure import Closure
 from stationpde.model.extended_terms import ExtendedTerms
+from stationpde.model.first_layers import Ahead, LeadConditions
+from stationpde.model.prepared_drive import PreparedDrive
+from stationpde.model.scaling import Scaling
 from stationpde.physics import STATE, WIND, equations
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ CONDENSED_SHARE = 0.5
 # Friction of long sub-steps at the start, in parts of the least that keeps a turning wind from growing.
 ABOVE_FLOOR = 1.5
 
+C = len(STATE)
 _BASE = tuple(f"{name}_b" for name in STATE)
 
 
@@ -190,32 +194,39 @@ class PDEBranch(nn.Module):
 
     def forward(
         self,
-        state: Float[Tensor, "batch field y x"],
+        field: Float[Tensor, "batch field y x"],
         base: Float[Tensor, "batch field y x"] | None,
         conditions: Float[Tensor, "batch condition y x"],
-        scaling: nn.Module,
+        scaling: Scaling,
         tendencies: Float[Tensor, "batch memory y x"] | None = None,
         lead: int | Tensor = 1,
     ) -> Float[Tensor, "batch field y x"]:
-        """Return the physical forecast of the next field.
+        """Return the physical forecast of the next field, SI.
 
         Parameters
         ----------
-        state, base : departures from the base state and the base state itself, SI
+        field : scaled
+        base : base state, SI, where the field is a departure from it
         conditions : B_t
         scaling : scales fields in SI for networks
         tendencies : changes of the lifted field, scaled, for the term ``memory``; zero where None
         lead : of the end of the interval, in steps
         """
+        state = scaling.inverse(field)
+        if isinstance(conditions, LeadConditions) and (prepared := conditions.prepared.get(self)) is not None:
+            closure = None if self.closure is None else self.closure.bounded(field, conditions)
+            added, decay = prepared.drive(field, closure, conditions.number)
+            closures = self._base_closures(Forcing(base if self.bases else None))
+            return self._march(state, closures, added, decay, prepared.rates)
         forcing = self.forcing(state, base, conditions, scaling, tendencies, lead)
         if self.marches:
-            return self._march(state, forcing)
+            return self._march(state, self._base_closures(forcing), *self._beside(state, forcing))
         for _ in range(self.substeps):
             state = self.substep(state, forcing, scaling)
         return state
 
     def forcing(
-        self, state: Tensor, base: Tensor | None, conditions: Tensor, scaling: nn.Module,
+        self, state: Tensor, base: Tensor | None, conditions: Tensor, scaling: Scaling,
         tendencies: Tensor | None = None, lead: int | Tensor = 1,
     ) -> Forcing:  # fmt: skip
         """Return what drives the equations over the interval that starts with ``state``; arguments as in `forward`."""
@@ -235,7 +246,7 @@ class PDEBranch(nn.Module):
         return Forcing(base, drive[:, :count], drive[:, count:])
 
     def _drive(
-        self, scaled: Tensor, conditions: Tensor, scaling: nn.Module, tendencies: Tensor | None, lead: int | Tensor
+        self, scaled: Tensor, conditions: Tensor, scaling: Scaling, tendencies: Tensor | None, lead: int | Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return what the driven terms of each equation add up to, S + G + M + Q, and the rate λ of its decay."""
         if not self.driven:
@@ -245,11 +256,10 @@ class PDEBranch(nn.Module):
             return gain, None
         if tendencies is None:
             tendencies = scaled.new_zeros(scaled.shape[0], self.extended.memories, *scaled.shape[2:])
-        scale: Tensor = scaling.scale  # type: ignore[assignment]
         first, seconds = self.channels[0], self.substeps * self.dt
         extra, decay = self.extended(scaled, conditions, tendencies, lead)
         if extra is not None:
-            extra = (extra * (scale / seconds))[:, first:]
+            extra = (extra * (scaling.scale / seconds))[:, first:]
             gain = extra if gain is None else gain + extra
         if gain is None:
             gain = torch.zeros_like(scaled[:, first:])
@@ -268,7 +278,7 @@ class PDEBranch(nn.Module):
         nothing = torch.zeros_like(scaled[:, 0]) if None in columns else scaled
         return torch.stack([nothing if column is None else column for column in columns], dim=1)
 
-    def substep(self, state: Tensor, forcing: Forcing, scaling: nn.Module) -> Tensor:
+    def substep(self, state: Tensor, forcing: Forcing, scaling: Scaling) -> Tensor:
         """Advance the state by one sub-step; K of these are an interval."""
         closures = self._base_closures(forcing)
         if forcing.conditions is not None:
@@ -283,10 +293,31 @@ class PDEBranch(nn.Module):
             return later
         return later + (added if decay is None else added - decay * state)
 
-    def _march(self, state: Tensor, forcing: Forcing) -> Tensor:
+    def _march(
+        self, state: Tensor, closures: dict[str, Tensor], added: Tensor | None, decay: Tensor | None,
+        rates: Rates | None = None,
+    ) -> Tensor:  # fmt: skip
         """Advance the state by all sub-steps at once, where nothing but the state changes between them."""
         assert isinstance(self.step, RangeScaledEuler)
-        return self.step.march(state, self._base_closures(forcing), self.substeps, *self._beside(state, forcing))
+        return self.step.march(state, closures, self.substeps, added, decay, rates)
+
+    def prepare(self, ahead: Ahead, scaling: Scaling, tendencies: Tensor | None) -> PreparedDrive | None:
+        """Prepare all that the intervals of a forecast share; None where driven terms do not fit one march."""
+        if not (self.marches and self.split and len(self.channels) == C and self._is_closure_whole()):
+            return None
+        assert isinstance(self.step, RangeScaledEuler)
+        factor, seconds = self.dt * self.gamma_closure, self.substeps * self.dt
+        scale = scaling.scale.flatten()
+        closure = None if self.closure is None else (factor * self.closure.scale)[:, None, None]
+        terms = None
+        if self.extended is not None:
+            terms = self.extended.prepare(ahead, tendencies, factor * scale / seconds, factor / seconds)
+        return PreparedDrive(self.step.rates(), closure, terms)
+
+    def _is_closure_whole(self) -> bool:
+        """Return whether every equation has its closure, or none has."""
+        names = {f"S_{name}" for name in STATE}
+        return self.closure is None or (self.closure.channels == STATE and names <= set(self.driven))
 
     def _beside(self, state: Tensor, forcing: Forcing) -> tuple[Tensor | None, Tensor | None]:
         """Return what a sub-step adds outside the equations, and the share of the state that decays, all channels."""

@@ -41,7 +41,7 @@ class Router(nn.Module):
             weight = torch.sigmoid(network(conditions, data, physics))
         else:
             weight = self.gate(data, physics, conditions)
-        return weight * data + (1.0 - weight) * physics, weight
+        return torch.lerp(physics, data, weight), weight
 
     def prepare(self, ahead: Ahead) -> PreparedNetwork:
         """Prepare the gate for a forecast."""

@@ -27,6 +27,7 @@ class Scaling(nn.Module):
         super().__init__()
         self.register_buffer("centre", centre[:, None, None], persistent=False)
         self.register_buffer("scale", scale[:, None, None], persistent=False)
+        self._centred = bool(centre.any())  # departures are about zero: nothing to add or take off
 
     @classmethod
     def of(cls, config: Config, statistics: StateStatistics) -> Scaling:
@@ -38,11 +39,12 @@ class Scaling(nn.Module):
 
     def forward(self, fields: Float[Tensor, "*batch channel y x"]) -> Float[Tensor, "*batch channel y x"]:
         """Scale fields in SI."""
-        return (fields - self.centre) / self.scale
+        return (fields - self.centre if self._centred else fields) / self.scale
 
     def inverse(self, scaled: Float[Tensor, "*batch channel y x"]) -> Float[Tensor, "*batch channel y x"]:
         """Convert scaled fields back to SI."""
-        return scaled * self.scale + self.centre
+        fields = scaled * self.scale
+        return fields + self.centre if self._centred else fields
 
     def inverse_at_stations(self, scaled: Float[Tensor, "*batch channel"]) -> Float[Tensor, "*batch channel"]:
         """Convert values read from scaled fields back to SI; channels are last."""

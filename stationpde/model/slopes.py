@@ -7,7 +7,9 @@ The matrices are taken from the registered operators, by applying these to unit 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,9 +21,33 @@ from pde_ops.ops import gradient_scale_x, gradient_scale_y, laplacian_scale
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["Slopes"]
+__all__ = ["SlopeSums", "Slopes"]
 
-NORTH, CURVATURE = 1, 2  # kinds of differences; the first, 0, is the eastward slope
+NORTH, CURVATURE, KINDS = 1, 2, 3  # kinds of differences; the first, 0, is the eastward slope
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlopeSums:
+    """Weighted sums of slopes and curvatures as two matrices.
+
+    Attributes
+    ----------
+    along_y, along_x : ``[y · output, neighbour · channel]`` and ``[x · output, kind · neighbour · channel]``
+    stretch : as in `Slopes`, ``[kind, 1, 1, 1, y]``
+    """
+
+    along_y: Tensor
+    along_x: Tensor
+    stretch: Tensor
+
+    def __call__(self, fields: Float[Tensor, "batch channel y x"]) -> Float[Tensor, "batch output y x"]:
+        """Return the sums for fields."""
+        batch, channels, ny, nx = fields.shape
+        columns = self.along_y @ fields.permute(2, 1, 0, 3).reshape(ny * channels, -1)
+        stretched = self.stretch * fields.permute(3, 1, 0, 2)
+        rows = self.along_x @ stretched.reshape(2 * nx * channels, -1)
+        northward = columns.view(ny, -1, batch, nx).permute(2, 1, 0, 3)
+        return northward + rows.view(nx, -1, batch, ny).permute(2, 1, 3, 0)
 
 
 class Slopes(nn.Module):
@@ -61,18 +87,19 @@ class Slopes(nn.Module):
         self, fields: Float[Tensor, "batch channel y x"], weights: Float[Tensor, "output difference"]
     ) -> Float[Tensor, "batch output y x"]:
         """Return weighted sums of all differences; ``weights`` are in the order radius, kind, channel."""
-        batch, channels, ny, nx = fields.shape
+        return self.sums(weights)(fields)
+
+    def sums(self, weights: Float[Tensor, "output difference"]) -> SlopeSums:
+        """Return the function that `weighted` applies, for several fields and the same weights."""
+        ny, nx = self.stretch.shape[1], math.isqrt(self.east.shape[1])
         radii, outputs = len(self.radii), weights.shape[0]
+        channels = weights.shape[1] // (radii * KINDS)
         w = weights.view(outputs, radii, -1, channels).permute(2, 1, 0, 3).reshape(-1, radii, outputs * channels)
         along_y = (self.north @ w.flatten(0, 1)).view(ny, ny, outputs, channels)
         along_y = along_y.transpose(1, 2).reshape(ny * outputs, ny * channels)
         along_x = torch.bmm(self.east, w[::CURVATURE]).view(2, nx, nx, outputs, channels)
         along_x = along_x.permute(1, 3, 0, 2, 4).reshape(nx * outputs, 2 * nx * channels)
-        columns = along_y @ fields.permute(2, 1, 0, 3).reshape(ny * channels, -1)
-        stretched = self.stretch[:, None, None, None] * fields.permute(3, 1, 0, 2)
-        rows = along_x @ stretched.reshape(2 * nx * channels, -1)
-        northward = columns.view(ny, outputs, batch, nx).permute(2, 1, 0, 3)
-        return northward + rows.view(nx, outputs, batch, ny).permute(2, 1, 3, 0)
+        return SlopeSums(along_y, along_x, self.stretch[:, None, None, None])
 
     def gradient(self, field: Float[Tensor, "batch y x"], radius: int) -> Float[Tensor, "batch 2 y x"]:
         """Return the slopes of one field eastwards and northwards over a radius, each times its length."""

@@ -37,8 +37,8 @@ class ModelLearner:
 
     def __init__(self, model: StationPDEModel) -> None:
         self.model, self.config = model, model.config
-        if self.config.train.compile:
-            compile_networks(model)
+        if self.config.train.compile is True:
+            self.compile()
 
     @classmethod
     def of(
@@ -48,6 +48,10 @@ class ModelLearner:
         if elevation is None and config.grid.dem is not None:
             elevation = Elevation.open(config.grid.dem)
         return cls(StationPDEModel.build(config, StateStatistics.of(series, split, config), elevation))
+
+    def compile(self) -> None:
+        """Compile the networks with torch.compile."""
+        compile_networks(self.model)
 
     def prepare(self, source: WindowSource, report: Report) -> None:
         """Fit the guide, unless it is fitted."""

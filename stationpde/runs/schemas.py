@@ -72,6 +72,7 @@ class RunRecord(Part):
     world: Positive | None = None
     device: Text | None = None
     machine: Text | None = None
+    networks: Text | None = None
 
 
 class FileEntry(Part):
@@ -96,6 +97,7 @@ class CheckpointManifest(Part):
     world: Positive | None = None
     device: Text | None = None
     machine: Text | None = None
+    networks: Text | None = None
 
 
 class BestRecord(Part):

@@ -24,11 +24,14 @@ _DECIDING = {
     "world size": ("world",),
     "device": ("device",),
     "machine": ("machine",),
+    "networks": ("networks",),
 }
 
 
-def facts(*, config_hash: str, data_fingerprint: str, seed: int, world: int, device: str) -> dict[str, Any]:
-    """Return versions, threads, world size, device, machine, seed and fingerprints of this process."""
+def facts(
+    *, config_hash: str, data_fingerprint: str, seed: int, world: int, device: str, networks: str
+) -> dict[str, Any]:
+    """Return versions, threads, world size, device, machine, mode of networks, seed and fingerprints."""
     return {
         "versions": {
             "stationpde": stationpde.__version__,
@@ -40,6 +43,7 @@ def facts(*, config_hash: str, data_fingerprint: str, seed: int, world: int, dev
         "world": world,
         "device": device,
         "machine": platform.machine(),
+        "networks": networks,
         "seed": seed,
         "config_hash": config_hash,
         "data_fingerprint": data_fingerprint,
@@ -51,7 +55,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     changes = []
     for name, keys in _DECIDING.items():
         old, new = _at(before, keys), _at(now, keys)
-        if old != new:
+        if old != new and not (name == "networks" and old is None):  # versions before did not note it
             changes.append(f"{name}: {old} -> {new}")
     return changes
 

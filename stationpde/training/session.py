@@ -18,6 +18,7 @@ from fields import atomic
 from fields.variables import STATE_VARIABLES
 from stationpde.data import WindowSource
 from stationpde.errors import CorruptArtefactError, FieldsError, StationPDEError, UsageError
+from stationpde.model import choose_mode
 from stationpde.runs import MetricsLog, RunDirectory, RunLock, checkpoint_files, load_weights, write_sealed
 from stationpde.seeding import seed_everything
 from stationpde.training.distributed import World, join_world
@@ -25,6 +26,7 @@ from stationpde.training.facts import differences, facts
 from stationpde.training.loop import Trainer
 from stationpde.training.progress import Beginning
 from stationpde.training.resources import process_faults
+from stationpde.training.sampler import Plan
 from stationpde.training.signals import StopRequest
 from stationpde.training.state import TrainingState, module_tensors, take_weights
 from stationpde.training.tensorboard import Board
@@ -133,17 +135,24 @@ def train(
         stop = stack.enter_context(StopRequest(options.max_seconds, options.guardian))
         world = stack.enter_context(join_world(COLLECTIVE_SECONDS, device))
         source = WindowSource.of(series, config)
+        mode = choose_mode(config.train.compile, _steps_of(config, source, world), torch.device(device).type)
         about = facts(
             config_hash=config.hash(), data_fingerprint=source.fingerprint, seed=config.train.seed,
-            world=world.size, device=torch.device(device).type,
+            world=world.size, device=torch.device(device).type, networks=mode.name,
         )  # fmt: skip
         opened = _open(stack, config, Path(run_dir), about, options, world)
         run = RunDirectory(opened["run"])
         if opened["result"] is not None:
             return TrainResult.from_dict(opened["result"])
         stack.enter_context(_repeatable())
+        if opened["networks"] != mode.name:
+            mode = choose_mode(config.train.compile, 0, torch.device(device).type, before=opened["networks"])
+        about["networks"] = mode.name
+        log.info("networks by %s: %s", mode.name, mode.reason)
         beginning = Beginning(run.path, stop, watcher)
         state = _prepare(config, source, build or default_build, world, device, opened, beginning)
+        if mode.name == "torch.compile" and config.train.compile == "auto" and hasattr(state.learner, "compile"):
+            state.learner.compile()
         metrics = board = None
         if world.rank == 0:
             state.rewrite_best(run)
@@ -158,6 +167,15 @@ def train(
         if world.rank == 0:
             write_sealed(run.result_path, result)
         return TrainResult.from_dict(result)
+
+
+def _steps_of(config: Config, source: WindowSource, world: World) -> int:
+    """Return the number of steps of a training."""
+    settings = config.train
+    plan = Plan(
+        source.epoch, settings.epochs, settings.batch, settings.seed, world.rank, world.size, settings.max_steps
+    )
+    return plan.total
 
 
 def chosen_device(name: str) -> str:
@@ -219,7 +237,10 @@ def _decide(
     checkpoint_files.clear_scratch(run.checkpoints)
     newest = run.newest_valid()
     if newest is not None:
-        _compare(run.verify(newest), newest, about, options.strict)
+        manifest = run.verify(newest)
+        if config.train.compile == "auto" and "torch.compile" in (manifest.get("networks"), about["networks"]):
+            about["networks"] = manifest.get("networks", about["networks"])
+        _compare(manifest, newest, about, options.strict)
         log.info("resuming from %s", newest)
     source = None if init is None else str(RunDirectory(init).checkpoint("best"))
     return {
@@ -228,6 +249,7 @@ def _decide(
         "checkpoint": None if newest is None else str(newest),
         "init": source,
         "forked": options.fork,
+        "networks": about["networks"],
     }
 
 

@@ -80,7 +80,7 @@ def test_prepared_networks_are_the_networks_of_joined_inputs(overrides):
     batch = windows(model.config, [3, 40])
     times = batch.issue_time + torch.tensor([[21600], [43200]])
     closure, data, router = model.pde_branch.closure, model.data_branch, model.router
-    ahead = conditions_ahead(model.conditions, times, [closure, data, router])
+    ahead = conditions_ahead(model.conditions, times, {part: part.prepare for part in (closure, data, router)})
     x, y = (noise(2, 5, *model.region.grid.shape, seed=seed).requires_grad_() for seed in (0, 1))
     parts = {
         closure: lambda b: closure(x, b) / closure.scale[:, None, None],
@@ -146,7 +146,7 @@ def test_a_single_precision_forecast_is_the_plain_one_to_a_few_units_in_the_last
 def test_compiled_networks_get_plain_conditions():
     model = small_model()
     times = windows(model.config, [3]).issue_time[None]
-    networks = [model.data_branch, model.router]
+    networks = {part: part.prepare for part in (model.data_branch, model.router)}
     assert isinstance(conditions_ahead(model.conditions, times, networks)[0], LeadConditions)
     compile_networks(model, backend="eager")
     assert not isinstance(conditions_ahead(model.conditions, times, networks)[0], LeadConditions)

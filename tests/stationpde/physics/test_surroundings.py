@@ -219,7 +219,8 @@ def test_what_is_added_beside_the_equations_is_what_they_say(overrides):
     closures = {name: base[:, equations.STATE.index(name[:-2])] for name in branch.bases}
     with torch.no_grad():
         forcing = branch.forcing(state, base, conditions, scaling, past, 2)
-        source = {} if branch.closure is None else dict(branch.closure(scaling(state), conditions))
+        network = branch.closure
+        source = {} if network is None else network.by_name(network(scaling(state), conditions))
         seconds = branch.substeps * branch.dt
         for term, values in plain_terms(branch.extended, grid, scaling(state), conditions, past, 2).items():
             values = values / seconds * (1.0 if term == "relaxation" else scaling.scale)
