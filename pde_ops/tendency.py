@@ -182,8 +182,8 @@ class Tendency(nn.Module):
                 f"`state` must be [batch, {fields}, {ny}, {nx}] for fields ({', '.join(self.field_names)}), "
                 f"not {list(state.shape)}"
             )
-        own = self.coefficients  # a module looks its parts up the long way: once is enough
-        raw = own.raw
+        current = self.coefficients  # a module looks its parts up the long way: once is enough
+        raw = current.raw
         if state.dtype != raw.dtype or state.device != raw.device:
             raise ShapeError(
                 f"`state` is {state.dtype} on {state.device} but the compiled system is {raw.dtype} on {raw.device}",
@@ -191,7 +191,7 @@ class Tendency(nn.Module):
             )
         state = state.resolve_neg()  # a kernel reads memory, where a negated view has the other sign
         if coefficients is None:
-            coefficients = own()
+            coefficients = current()
         else:
             check_like("coefficients", coefficients, tuple(raw.shape), state)
         return Inputs(state, self._ordered(state, closures or {}), coefficients, self._statics, self.geometry)
