@@ -27,7 +27,7 @@ COMMANDS = {
     "cli/report.py": [("report",)],
     "fields/atomic.py": [("data", "ingest"), ("data", "synth"), ("field", "lift")],
     "fields/ingest/": [("data", "ingest")],
-    "fields/lift/room.py": [("field", "lift")],
+    "fields/lift/capacity.py": [("field", "lift")],
     "fields/lift/crossval.py": [("field", "cv")],
     "fields/lift/methods.py": [("field", "lift"), ("field", "cv")],
     "fields/lift/record.py": [("field", "lift")],
