@@ -64,6 +64,7 @@ COMMANDS = {
     "stationpde/plots/transport.py": [("plot", "transport")],
     "stationpde/report/page.py": [("report",)],
     "stationpde/runs/run_directory.py --checkpoint": [("forecast",), ("evaluate",), ("report",), ("export",)],
+    "stationpde/training/device.py": [("train",)],
     "stationpde/training/session.py": [("train",)],
 }
 
