@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from stationpde.forecasting.audit import clamped_share
-from stationpde.forecasting.forecast import with_altitudes
 from stationpde.forecasting.gates import Gates, check_clamped, check_network, check_values
+from stationpde.forecasting.places import with_altitudes
 
 if TYPE_CHECKING:
     from fields.windows import Batch, Stations, StationSeries
