@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pde_ops.integrators.range_scaled_euler import Rates
 from stationpde.model.slopes import Slopes, SlopeSums
+from stationpde.physics import THETA, WIND, P, Q
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -65,8 +66,8 @@ class Relaxation:
 
     def __call__(self, field: Tensor, number: int) -> Float[Tensor, "batch channel y x"]:
         """Return the decay of every channel."""
-        slopes = self.slopes.gradient(field[:, 2], self.radius)
-        regime = torch.cat([field[:, :2], slopes, field[:, 3:4] - field[:, 4:]], dim=1)
+        slopes = self.slopes.gradient(field[:, P], self.radius)
+        regime = torch.cat([field[:, WIND], slopes, (field[:, THETA] - field[:, Q])[:, None]], dim=1)
         return _mixed(self.passing[number], self.weights, regime.clamp(-self.largest, self.largest))
 
 
