@@ -64,6 +64,7 @@ PINNED = {
     "multipatchformer": (414308, 0.373337),
     "corrformer": (580997, 0.123796),
     "cdpnet": (8581, 0.472391),
+    "dgformer": (29698, -0.0261955),
     "itransformer": (268424, 0.169158),
     "timemixer": (4913, 0.191118),
     "timexer": (205960, -0.168648),
