@@ -15,7 +15,7 @@ from stationpde.baselines.per_station import NetworkLearner
 from stationpde.config.tree import Config
 from stationpde.data.window_source import WindowSource
 
-OWN = ("timefilter", "multipatchformer", "corrformer", "cdpnet", "dgformer", "mastergnn")
+OWN = ("timefilter", "multipatchformer", "corrformer", "cdpnet", "dgformer", "mastergnn", "weathergft")
 PACKAGED = ("itransformer", "timemixer", "timexer", "autoformer", "stemgnn")
 WINDOWS = {"16 to 8": (16, 8), "48 to 24": (48, 24)}
 STEP = 10800
