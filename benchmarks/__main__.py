@@ -14,6 +14,7 @@ from fields.atomic import write_file
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results.json"
 PAGE, README, CELLS = ROOT / "docs" / "benchmarks.md", ROOT / "README.md", ROOT / "benchmarks" / "cells"
+SYSTEMS = ROOT / "docs" / "systems.md"
 # Modules with measure(quick); each is a section of the results.
 PARTS = ("pde_step", "thermo", "lift", "ingest", "training", "inference")
 
@@ -22,7 +23,7 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, no inductor, no py-pde: a look")
-    parser.add_argument("--render", action="store_true", help="only write page and README from what is at hand")
+    parser.add_argument("--render", action="store_true", help="only write the pages and the README from what is at hand")
     parser.add_argument("--only", choices=PARTS, help="measure one part and keep the figures of the others")
     parser.add_argument("--languages-python", type=Path, help="interpreter that has Devito and GT4Py")
     options = parser.parse_args()
@@ -31,10 +32,12 @@ def main() -> None:
         print(RESULTS.relative_to(ROOT))
     from .readme import results_block, with_results
     from .render import page
+    from .systems import systems_page
 
     write_file(PAGE, page(json.loads(RESULTS.read_text(encoding="utf-8"))).encode())
     write_file(README, with_results(README.read_text(encoding="utf-8"), results_block(CELLS)).encode())
-    for written in (PAGE, README):
+    write_file(SYSTEMS, systems_page(CELLS).encode())
+    for written in (PAGE, README, SYSTEMS):
         print(written.relative_to(ROOT))
 
 

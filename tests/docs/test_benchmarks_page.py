@@ -14,7 +14,7 @@ RESULTS = ROOT / "benchmarks" / "results.json"
 
 sys.path.insert(0, str(ROOT))
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import languages, readme, render, thermo  # noqa: E402
+from benchmarks import languages, readme, render, systems, thermo  # noqa: E402
 
 
 def test_the_page_is_written_from_the_results():
@@ -25,6 +25,15 @@ def test_the_page_is_written_from_the_results():
 def test_the_readme_shows_the_cells_that_are_at_hand():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert readme.results_block(command.CELLS) in text, "python -m benchmarks --render writes the table anew"
+
+
+def test_the_page_of_systems_shows_the_cells_that_are_at_hand(tmp_path):
+    page = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8")
+    assert systems.systems_page(command.CELLS) == page, "python -m benchmarks --render writes the page anew"
+    without = systems.systems_page(tmp_path)
+    named = [system.model for system in systems.SYSTEMS if system.model is not None]
+    assert without.count("not yet computed |") == len(named) == 13
+    assert "| `corrformer` 0.5575 |" in page
 
 
 def test_a_page_without_a_place_for_results_is_told_so():
