@@ -23,7 +23,7 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, no inductor, no py-pde: a look")
-    parser.add_argument("--render", action="store_true", help="only write the pages and the README from what is at hand")
+    parser.add_argument("--render", action="store_true", help="only write pages and README from what is at hand")
     parser.add_argument("--only", choices=PARTS, help="measure one part and keep the figures of the others")
     parser.add_argument("--languages-python", type=Path, help="interpreter that has Devito and GT4Py")
     options = parser.parse_args()

@@ -28,7 +28,7 @@ gaps in the record, and a station that never reports are no obstacle. Where publ
 sound, the sound reading is the default and the published one an option with its name; the column *chosen on validation* in
 [Results](results.md) says which one a cell used.
 
-"""
+"""  # noqa: E501
 TAIL = """
 ## Options as published
 
@@ -57,7 +57,7 @@ macro critic of `mastergnn` (160 numbers for each station) and the two maps of `
 
 The paper's data are Weather2K and MeteoNet ([Reproduce the paper](reproduce-the-paper.md)); its baselines other than
 Corrformer and CDPNet come from Time-Series-Library (Wang et al. 2024), ours from `neuralforecast` or from here.
-"""
+"""  # noqa: E501
 
 
 class System(NamedTuple):
@@ -120,7 +120,8 @@ SYSTEMS = (
         "quarter", "cdpnet",
     ),
     System(
-        "DGFormer", "Xu et al., GeoInformatica 2024", "dynamic graph with factors of heat and wind, messages, recurrence",
+        "DGFormer", "Xu et al., GeoInformatica 2024",
+        "dynamic graph with factors of heat and wind, messages, recurrence",
         "influence falls with distance; all variables together, each over the graph of its kind; no term of "
         "acceleration; neighbours instead of all pairs", "dgformer",
     ),
