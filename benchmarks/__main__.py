@@ -48,9 +48,13 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
     facts = machine.facts()
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    if results.get("machine", {}).get("processor") != facts["processor"]:
-        results = {}  # figures of different machines do not belong side by side
     if options.only is None:
+        if _moved(results, facts):
+            results = {}  # each part is measured anew: none is of another machine
+        results["machine"] = facts
+    elif options.only == "pde_step" and _moved(results, facts):  # the page's machine is that of the fused step
+        for name in set(PARTS) & results.keys():
+            results[name].setdefault("processor", results["machine"]["processor"])
         results["machine"] = facts
     # A part that is measured alone must not put its versions beside the figures of the others.
     named = results.setdefault("machine", facts)["packages"]
@@ -62,11 +66,20 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         measured = {"quick": options.quick, "load_average": load, **module.measure(options.quick, **elsewhere)}
         # What this run could not measure keeps its figure from the last one that could.
         empty = {key for key, figure in measured.items() if _is_empty(figure)}
-        former = {key: value for key, value in results.get(name, {}).items() if key in empty}
+        before = results.get(name, {})
+        same = before.get("processor", results["machine"]["processor"]) == facts["processor"]
+        former = {key: value for key, value in before.items() if same and key in empty}
         results[name] = {**measured, **former}
+        if _moved(results, facts):
+            results[name]["processor"] = facts["processor"]
         if changed:
             results[name]["packages"] = changed
     return results
+
+
+def _moved(results: dict[str, Any], facts: dict[str, Any]) -> bool:
+    """Tell whether the page's machine is another than this one."""
+    return results.get("machine", facts)["processor"] != facts["processor"]
 
 
 def _is_empty(figure: Any) -> bool:

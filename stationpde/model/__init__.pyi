@@ -20,6 +20,7 @@ from .pde_branch import system_of as system_of
 from .region import Region as Region
 from .saved_statistics import SAVED_STATISTICS as SAVED_STATISTICS
 from .saved_statistics import saved_statistics as saved_statistics
+from .scaling import Scaling as Scaling
 from .sites import Sites as Sites
 from .task import ModelLearner as ModelLearner
 from .warp import warp_field as warp_field

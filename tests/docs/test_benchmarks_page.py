@@ -1,5 +1,6 @@
 """The page of benchmarks says what the results say, and the results name no machine."""
 
+import argparse
 import json
 import os
 import re
@@ -67,6 +68,26 @@ def test_a_page_without_other_libraries_says_so():
     page = render.page(results)
     assert "Not measured in this run" in page
     assert "not measured" in page
+
+
+@pytest.mark.parametrize("only", ["thermo", "pde_step"])
+def test_a_part_measured_on_another_machine_names_it_and_the_others_stay(only, monkeypatch):
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    here = {**kept["machine"], "processor": "another processor"}
+    monkeypatch.setattr("benchmarks.machine.facts", lambda: here)
+    monkeypatch.setattr(f"benchmarks.{only}.measure", lambda quick, **_: {**kept[only], "quick": quick})
+    results = command.measured(argparse.Namespace(only=only, quick=False, languages_python=None))
+    assert results.keys() == kept.keys()
+    named = {name for name in command.PARTS if "processor" in results[name]}
+    assert named == ({only} if only == "thermo" else set(command.PARTS) - {only})
+    assert "another processor" in render.page(results) and kept["machine"]["processor"] in render.page(results)
+
+
+def test_a_page_without_the_fused_step_shows_what_there_is():
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    del results["pde_step"]
+    page = render.page(results)
+    assert "## Training" in page and "## The fused step" not in page
 
 
 @pytest.mark.slow
