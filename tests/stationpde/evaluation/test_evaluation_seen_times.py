@@ -23,7 +23,7 @@ def cut(series, steps):
 def shorter():
     """A record that ends where the validation of the run ended: its last 30 % were trained on."""
     series = small_series()
-    return cut(series, slice(0, int(len(series) * 0.72)))
+    return cut(series, slice(0, int(len(series) * 0.7)))
 
 
 def test_a_record_whose_test_was_trained_on_is_not_scored(small_runs, shorter):
