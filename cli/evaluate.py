@@ -31,7 +31,8 @@ def evaluate(
     """Compute the test scores of a run, in physical units, beside those of references.
 
     Without --obs the record is used that training kept beside the run. A reference that learns is trained first.
-    The record of a foreign network is refused unless --accept foreign-network insists.
+    The record of a foreign network, or one whose test was trained on, is refused unless --accept foreign-network or
+    seen-times insists.
 
     Example: stationpde evaluate runs/demo --obs demo --against persistence,ridge --by lead --significance
     """

@@ -55,9 +55,11 @@ def parse_unit(text: str | Unit) -> Unit:
     UnitError
         If nobody knows the unit.
     """
-    if not isinstance(text, str):
-        return text
     spelling = "spell it as in 'm/s', 'm s-1' or 'kg/kg'"
+    if not isinstance(text, str):
+        if not hasattr(text, "dimensionality"):
+            raise UnitError(f"{text!r:.80} is not a unit", do=spelling)
+        return text
     if "=" in text:  # pint's tokenizer would skip it and read "==A" as ampere
         raise UnitError(f"[{text}] is not a unit", do=spelling)
     try:

@@ -29,6 +29,7 @@ __all__ = ["FieldStore", "read_points", "refuse_existing", "write_series"]
 # Moments that are read at once.
 _BLOCK = 1024
 _MOST_POINTS = 1_000_000
+_MOST_BYTES = 1 << 28
 
 
 def refuse_existing(path: Path | None, force: bool) -> None:
@@ -127,6 +128,8 @@ def _last(times: NDArray[Any]) -> str:
 
 # Beginnings of names under which tables hold an altitude.
 _HEIGHTS = ("alt", "elev", "height", "hgt", "z_m")
+# Those that are altitudes beside a column called alt as well; the height of an instrument is not.
+_ALTITUDES = ("alt", "elev")
 
 
 def read_points(path: str | os.PathLike[str]) -> Places:
@@ -148,13 +151,20 @@ def read_points(path: str | os.PathLike[str]) -> Places:
         twice = next((name for name in ("lat", "lon", "alt") if named.count(name) > 1), None)
         if twice:
             raise DataError(f"{label} has the column {twice} twice", code="SPDE-D090", do="remove one of them")
-        height = next((name for name in named if name.startswith(_HEIGHTS)), None)
+        height = next((name for name in named if name.startswith(_HEIGHTS) or name == "z"), None)
+        other = next((name for name in named if name.startswith(_ALTITUDES) and name != "alt"), None)
+        if "alt" in columns and other:
+            raise DataError(f"{label} has two columns of altitude, alt and {printable(other)}", code="SPDE-D090",
+                            do="remove the one that is not meant; alt is in metres")  # fmt: skip
         if "alt" not in columns and height:
             raise DataError(
                 f"{label} has a column '{printable(height)}' and none called alt", code="SPDE-D090",
                 do="name it alt, in metres, or remove it to read at the altitude of the grid",
             )  # fmt: skip
         absent = [name for name in ("lat", "lon") if name not in columns]
+        if absent and len(named) == 1 and any(mark in named[0] for mark in ";\t|"):
+            raise DataError(f"{label} has no commas between its columns", code="SPDE-D090",
+                            do="separate columns by commas and write numbers with a decimal point")  # fmt: skip
         if absent:
             raise DataError(f"{label} has no column {', '.join(absent)}", code="SPDE-D090", do="name them lat,lon,alt")
         heading = next((columns[key] for key in ("name", "station", "id") if key in columns), "")
@@ -175,9 +185,21 @@ def read_points(path: str | os.PathLike[str]) -> Places:
     return Places(tuple(map(printable, names)), np.array(lat), np.array(lon), np.array(alt))
 
 
-def _text_of(path: str | os.PathLike[str]) -> io.TextIOWrapper:
-    """Open a table as text; a path that is no regular file is refused with the reason."""
-    return io.TextIOWrapper(open_binary(Path(path)), encoding="utf-8-sig", newline="")
+def _text_of(path: str | os.PathLike[str]) -> io.StringIO:
+    """Open a table as text; what is no regular file, and bytes that are no UTF-8, are refused with the reason."""
+    with open_binary(Path(path)) as file:
+        head = file.read(_MOST_BYTES + 1)
+    label = printable(Path(path).name)
+    if len(head) > _MOST_BYTES:
+        raise DataError(f"{label} has more than {_MOST_BYTES:,} bytes", code="SPDE-D090", do="give fewer places")
+    try:
+        text = head.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = head.count(b"\n", 0, problem.start) + 1
+        raise DataError(f"{label} line {line} is not UTF-8 text", code="SPDE-D090", do="save it as UTF-8") from None
+    if "\0" in text:
+        raise DataError(f"{label} holds a NUL byte, which no table does", code="SPDE-D090", do="save it as UTF-8 text")
+    return io.StringIO(text, newline="")
 
 
 def _number(row: dict[str, str], columns: dict[str, str], key: str, place: str) -> float:

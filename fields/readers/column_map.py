@@ -177,7 +177,7 @@ def parse_map(raw: bytes, label: str) -> ColumnMap:
     if len(raw) > _LARGEST:
         raise MapError(f"{label} is larger than {_LARGEST:,} bytes: no column map is")
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
         raise MapError(f"{label} is not a text in UTF-8: line {line}") from None

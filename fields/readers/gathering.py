@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fields.errors import DataError, ProblemReport, locate, printable
+from fields.errors import DataError, ProblemReport, counted, locate, printable
 from fields.readers.archives import Member, members, size_of
 from fields.readers.column_map import ColumnMap
 from fields.readers.csv_text import TextLayout, blocks, examine
@@ -57,7 +57,8 @@ class _Tally:
     ``clocks`` says whether times without an offset, times with one, and counts since 1970 occur; ``doubles`` names
     columns that hold the same values, ``resembling`` those that are not read although they resemble a name of the map;
     ``late`` has the stations with rows after the last second to be read, and the last time of each; ``halves`` columns
-    of 16 bits, ``padded`` ids that are written both with blanks around them and without.
+    of 16 bits, ``padded`` ids that are written both with blanks around them and without; ``latest`` has the last row's
+    time of each station, where the clock shows hours twice.
     """
 
     codes: dict[str, int] = field(default_factory=dict)
@@ -72,13 +73,14 @@ class _Tally:
     late: dict[str, int] = field(default_factory=dict)
     halves: set[str] = field(default_factory=set)
     padded: set[str] = field(default_factory=set)
+    latest: dict[int, int] = field(default_factory=dict)
 
     def state(self) -> dict[str, Any]:
         return {
             "codes": self.codes, "dialects": self.dialects, "twice": sorted(self.twice), "rows": self.rows,
             "folds": self.folds, "seen": sorted(self.seen), "clocks": self.clocks, "doubles": sorted(self.doubles),
             "resembling": sorted(self.resembling), "late": self.late, "halves": sorted(self.halves),
-            "padded": sorted(self.padded),
+            "padded": sorted(self.padded), "latest": sorted(self.latest.items()),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -88,6 +90,7 @@ class _Tally:
         self.doubles, self.resembling = ({(str(a), str(b)) for a, b in state[key]} for key in ("doubles", "resembling"))
         self.halves, self.padded = (set(state.get(key, ())) for key in ("halves", "padded"))
         self.twice = {(int(a), int(b)) for a, b in state["twice"]}
+        self.latest = {int(a): int(b) for a, b in state.get("latest", ())}
 
 
 def identity_of(path: Path, *what: object) -> str:
@@ -275,16 +278,37 @@ class _Reading:
         return lat, lon, alt
 
     def _unfold(self, time: Array, later: Array, codes: Array) -> Array:
-        """Assign hours that a clock showed twice: the first time a station reports one it is the earlier."""
+        """Assign hours that a clock showed twice, in the order of time that the rows of a station have."""
         unfolded = time.copy()
-        for row in np.flatnonzero(later != time).tolist():
+        twice = later != time
+        for row in np.flatnonzero(twice).tolist():
             key = (int(codes[row]), int(time[row]))
-            if key in self.tally.twice:
+            second = key in self.tally.twice
+            # Rows from the newest to the oldest tell the later of the two hours first.
+            if second != self._runs_backwards(row, time, twice, codes):
                 unfolded[row] = later[row]
+            if second:
                 self.tally.folds += 1
             else:
                 self.tally.twice.add(key)
+        once = np.flatnonzero(~twice)[::-1]
+        stations, last = np.unique(codes[once], return_index=True)
+        self.tally.latest.update(zip(stations.tolist(), time[once][last].tolist()))
         return unfolded
+
+    def _runs_backwards(self, row: int, time: Array, twice: Array, codes: Array) -> bool:
+        """Return whether the rows of a station come from the newest to the oldest where one of its hours is repeated.
+
+        The nearest report of the station outside the repeated hour tells: of this block before the row, of the
+        blocks before, or of this block after the row.
+        """
+        near = np.flatnonzero((codes == codes[row]) & ~twice)
+        before = near[near < row]
+        if before.size:
+            return bool(time[before[-1]] > time[row])
+        if int(codes[row]) in self.tally.latest:
+            return self.tally.latest[int(codes[row])] > int(time[row])
+        return bool(near.size and time[near[0]] < time[row])
 
 
 def _skip(stream: Any, count: int) -> None:
@@ -352,6 +376,12 @@ def _report(path: Path, tally: _Tally, roster: Roster) -> ProblemReport:
         report.notice("SPDE-D018", f"{count:,} values of {name} are codes for missing", where=locate(label, name))
     if tally.folds:
         report.notice("SPDE-D037", f"{tally.folds:,} rows in hours that the clock showed twice", where=label)
+    alone = len(tally.twice) - tally.folds
+    if alone > 0:
+        report.warning(
+            "SPDE-D037", f"{counted(alone, 'report')} of an hour that the clock showed twice, without the other one",
+            where=label, do="it is open which of the two hours is meant: give times in UTC or with their offset",
+        )  # fmt: skip
     if roster.moved and roster.on_move == "split":
         report.notice("SPDE-D023", "stations that moved were split", where=locate(label, stations=roster.split()))
     elif roster.moved:

@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 
 from fields import atomic
-from fields.errors import CorruptStoreError, DataError, FieldsError, LockedError, ProblemReport, UsageError
+from fields.errors import CorruptStoreError, DataError, FieldsError, LockedError, ProblemReport, UsageError, printable
 from fields.readers import check_array
 from fields.store import staging
 from fields.store.layout import Layout, choose_layout
@@ -218,7 +218,32 @@ def open_stations(path: str | os.PathLike[str], *, masked: bool = True) -> xr.Da
     if kind == "fields":
         raise DataError(f"{path} holds fields, and stations are needed", code="SPDE-D070",
                         do="name the store of stations from which they were lifted")  # fmt: skip
-    return open_store(path, masked=masked)
+    ds = open_store(path, masked=masked)
+    _require_stations(ds, str(path))
+    return ds
+
+
+def _require_stations(ds: xr.Dataset, label: str) -> None:
+    """Refuse what a program wrote into a store that is not as ingest writes it: units, order of times, ids.
+
+    ``validate`` finds more; this is what would be computed with in silence.
+    """
+    from fields.variables import VARIABLES, cf_attributes
+
+    validate = f"stationpde data validate {shlex.quote(label)}   lists what is wrong; then write the store again"
+    for name in ds.data_vars:
+        if name not in VARIABLES:
+            continue
+        declared, expected = ds[name].attrs.get("units"), cf_attributes(str(name))["units"]
+        if declared is not None and declared not in (expected, VARIABLES[str(name)].unit):
+            raise DataError(f"`{name}` is in [{printable(declared)}], a store holds [{expected}]",
+                            code="SPDE-D032", where=label, do=validate)  # fmt: skip
+    if "time" in ds.coords and (np.diff(to_seconds(ds["time"].values)) <= 0).any():
+        raise DataError("times are not in order, or not each once", code="SPDE-D035", where=label, do=validate)
+    ids = [] if "station" not in ds.coords else list(map(str, ds["station"].values))
+    if len(set(ids)) < len(ids):
+        twice = next(name for name in ids if ids.count(name) > 1)
+        raise DataError(f"station {printable(twice)} is there twice", code="SPDE-D033", where=label, do=validate)
 
 
 def _check_codecs(store: Path, manifest: Manifest) -> None:

@@ -38,7 +38,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ConfigError(f"{path.name} is larger than 1 MiB: no configuration", code="SPDE-C003", where=where)
-        text = read_regular(path).decode("utf-8")
+        text = read_regular(path).decode("utf-8").removeprefix("\ufeff")
         return tomllib.loads(text)
     except FileNotFoundError:
         raise ConfigError(

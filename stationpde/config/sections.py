@@ -28,7 +28,7 @@ __all__ = [
 
 Variable = Literal["u", "v", "p", "t", "rh"]
 # Strict: true is no 1, 1.0 no count of things and "3" no number; a whole number is a float.
-Number = Annotated[float, Strict()]
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Whole = Annotated[int, Strict()]
 Switch = Annotated[bool, Strict()]
 Share = Annotated[Number, Field(ge=0.0, le=1.0)]
@@ -145,7 +145,7 @@ class ModelSection(Section):
     """Two convolutions as printed, or one for each of ``model.dilations``."""
     encoder_hidden: Width = 32
     """Width of the encoder."""
-    dilations: Annotated[tuple[Steps, ...], Field(max_length=64)] = (1, 2, 4)
+    dilations: Annotated[tuple[Steps, ...], Field(min_length=1, max_length=64)] = (1, 2, 4)
     """Dilations of the dilated encoder; its reach is their sum, in cells, and should be 500 km."""
     head_hidden: Width = 128
     """Width of the station head's two layers."""

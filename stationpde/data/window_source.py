@@ -44,6 +44,11 @@ class WindowSource:
         """SHA-256 of the content of the record."""
         return self.series.fingerprint
 
+    @property
+    def seen_times(self) -> tuple[int, int]:
+        """First and last time of training and validation, seconds since 1970."""
+        return int(self.series.time[0]), int(self.series.time[self.windows.split.test - 1])
+
     def epoch(self, number: int) -> Array:
         """Return the first steps of the training windows of an epoch."""
         return self.windows.epoch(number)

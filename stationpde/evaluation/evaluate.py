@@ -27,7 +27,7 @@ from stationpde.evaluation.metrics import (
 )
 from stationpde.evaluation.scoring import score, thinned, windows_to_score
 from stationpde.evaluation.significance import compare_days
-from stationpde.forecasting import Gates, check_sample, model_for_record
+from stationpde.forecasting import Gates, check_sample, check_unseen, model_for_record
 from stationpde.model import ModelLearner
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def evaluate_run(
         config = config.with_overrides([f"data.quality={request.quality}"])
     source = WindowSource.of(series, config)
     starts = thinned(windows_to_score(source, request.stride), request.windows)
+    check_unseen(gates, run, source, starts)
     blind = without_test(source)
     forecasters: dict[str, Predictor] = {"run": ModelLearner(model)}
     for name in request.against:

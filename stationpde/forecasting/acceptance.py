@@ -7,13 +7,17 @@ from collections.abc import Iterable
 
 from stationpde.errors import UsageError
 
-__all__ = ["ACCEPTABLE", "BEYOND_HORIZON", "FAR_PLACES", "FOREIGN_NETWORK", "THIN_HISTORY", "accepted_names"]
+__all__ = [
+    "ACCEPTABLE", "BEYOND_HORIZON", "FAR_PLACES", "FOREIGN_NETWORK", "SEEN_TIMES",
+    "THIN_HISTORY", "accepted_names",
+]  # fmt: skip
 
 FOREIGN_NETWORK = "foreign-network"
 THIN_HISTORY = "thin-history"
 BEYOND_HORIZON = "beyond-horizon"
 FAR_PLACES = "far-places"
-ACCEPTABLE = (FOREIGN_NETWORK, THIN_HISTORY, BEYOND_HORIZON, FAR_PLACES)
+SEEN_TIMES = "seen-times"
+ACCEPTABLE = (FOREIGN_NETWORK, THIN_HISTORY, BEYOND_HORIZON, FAR_PLACES, SEEN_TIMES)
 
 
 def accepted_names(words: str | Iterable[str] | None) -> frozenset[str]:

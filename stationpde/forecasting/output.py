@@ -58,7 +58,7 @@ def output_for(pattern: str | Path, label: str) -> Path:
     UsageError
         For another word in braces, which would be part of the name as it stands.
     """
-    odd = [word for word in re.findall(r"\{\w*\}", Path(pattern).name) if word != "{time}"]
+    odd = [word for word in re.findall(r"\{+[^{}]*\}+", Path(pattern).name) if word != "{time}"]
     if odd:
         raise UsageError(
             f"'{odd[0]}' in the name of the output stands for nothing", code="SPDE-T097",

@@ -14,7 +14,16 @@ from stationpde.baselines import baseline, without_test
 from stationpde.data import Observations, Quality, WindowRequest, WindowSource, open_observations, series_of
 from stationpde.errors import UsageError
 from stationpde.evaluation import ErrorStatistics, score, thinned, windows_to_score
-from stationpde.forecasting import LEAST_HISTORY, Gates, Moment, check_clamped, issue_step, model_for_record, moment_of
+from stationpde.forecasting import (
+    LEAST_HISTORY,
+    Gates,
+    Moment,
+    check_clamped,
+    check_unseen,
+    issue_step,
+    model_for_record,
+    moment_of,
+)
 from stationpde.physics import clipped
 from stationpde.plots import Relief
 from stationpde.runs import LoadedRun, load_run, observations_of_run
@@ -199,6 +208,7 @@ def build_run_view(
     gates = Gates(accept, data.path)
     model = model_for_record(loaded, data.series, gates)
     source = WindowSource.of(data.series, loaded.model.config)
+    check_unseen(gates, loaded, source, thinned(windows_to_score(source), windows))
     if scored is None:
         scored = score_run(model, source, windows, against, progress)
     default = int(source.windows.test[-1]) + model.config.data.history - 1

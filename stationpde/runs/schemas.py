@@ -66,6 +66,8 @@ class RunRecord(Part):
     config: dict[str, Any]
     config_hash: Digest | None = None
     data_fingerprint: Text
+    trained_from: int | None = None
+    trained_until: int | None = None
     seed: Seed | None = None
     versions: dict[str, Text] = {}
     threads: Positive | None = None
@@ -91,6 +93,8 @@ class CheckpointManifest(Part):
     files: dict[str, FileEntry]
     config_hash: Digest | None = None
     data_fingerprint: Text | None = None
+    trained_from: int | None = None
+    trained_until: int | None = None
     seed: Seed | None = None
     versions: dict[str, Text] = {}
     threads: Positive | None = None

@@ -29,9 +29,13 @@ _DECIDING = {
 
 
 def facts(
-    *, config_hash: str, data_fingerprint: str, seed: int, world: int, device: str, networks: str
+    *, config_hash: str, data_fingerprint: str, trained: tuple[int, int], seed: int, world: int, device: str,
+    networks: str,
 ) -> dict[str, Any]:
-    """Return versions, threads, world size, device, machine, mode of networks, seed and fingerprints."""
+    """Return versions, threads, world size, device, machine, mode of networks, seed, fingerprints and period.
+
+    ``trained`` is the first and last time, seconds since 1970, that training and validation see.
+    """
     return {
         "versions": {
             "stationpde": stationpde.__version__,
@@ -47,6 +51,8 @@ def facts(
         "seed": seed,
         "config_hash": config_hash,
         "data_fingerprint": data_fingerprint,
+        "trained_from": trained[0],
+        "trained_until": trained[1],
     }
 
 

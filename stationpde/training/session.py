@@ -136,8 +136,8 @@ def train(
         source = WindowSource.of(series, config)
         mode = choose_mode(config.train.compile, _steps_of(config, source, world), torch.device(device).type)
         about = facts(
-            config_hash=config.hash(), data_fingerprint=source.fingerprint, seed=config.train.seed,
-            world=world.size, device=torch.device(device).type, networks=mode.name,
+            config_hash=config.hash(), data_fingerprint=source.fingerprint, trained=source.seen_times,
+            seed=config.train.seed, world=world.size, device=torch.device(device).type, networks=mode.name,
         )  # fmt: skip
         opened = _open(stack, config, Path(run_dir), about, options, world)
         run = RunDirectory(opened["run"])

@@ -222,3 +222,11 @@ def test_a_negated_view_counts_with_its_sign(backend):
     seeds = (-torch.ones(2, 1, 4, 5), torch._neg_view(torch.ones(2, 1, 4, 5)))
     ours, other = (torch.autograd.grad(tendency(state, {"source": extra}), state, seed)[0] for seed in seeds)
     assert torch.equal(ours, other)
+
+
+@pytest.mark.parametrize("unit", [None, 3, 1.0, ["m"], object])
+def test_a_unit_that_is_none_is_refused_by_name(unit):
+    with pytest.raises(po.UnitError, match="is not a unit"):
+        po.Field("a", unit)
+    with pytest.raises(po.UnitError, match="is not a unit"):
+        po.Positive("a", unit, init=1.0)

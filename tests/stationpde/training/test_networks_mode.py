@@ -86,7 +86,8 @@ def test_a_compiled_run_stays_compiled_when_auto_would_choose_otherwise(tmp_path
 
 
 def test_other_networks_than_before_are_named_and_refused_where_bits_count():
-    here = facts.facts(config_hash="c", data_fingerprint="d", seed=0, world=1, device="cpu", networks="kernels")
+    here = facts.facts(config_hash="c", data_fingerprint="d", trained=(0, 1), seed=0, world=1, device="cpu",
+                       networks="kernels")
     there = {**here, "networks": "torch.compile"}
     assert facts.differences(there, here) == ["networks: torch.compile -> kernels"]
     former = {name: value for name, value in here.items() if name != "networks"}
