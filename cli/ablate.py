@@ -33,7 +33,7 @@ __all__ = ["ablate"]
 
 def ablate(
     store: Record,
-    parts: Annotated[str | None, typer.Option(metavar="no_pde,…", help="Parts or operators; else all there are.")] = None,
+    parts: Annotated[str | None, typer.Option(metavar="no_pde,…", help="Parts or operators; all by default.")] = None,
     seeds: Seeds = "0:3",
     protocol: Protocol = "w2k-like",
     variant: Variant = "default",

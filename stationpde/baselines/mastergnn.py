@@ -66,13 +66,13 @@ class _TurnedRound(torch.autograd.Function):
         return values.view_as(values)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         return -gradient
 
 
 def turned_round(values: Tensor) -> Tensor:
     """Return the values; their gradient has the other sign."""
-    turned: Tensor = _TurnedRound.apply(values)  # type: ignore[no-untyped-call]
+    turned: Tensor = _TurnedRound.apply(values)
     return turned
 
 
@@ -148,6 +148,7 @@ class MasterGNN(nn.Module):
             StationGraph.of_places(stations, _NEIGHBOURS),
             StationGraph.of_features(_environment(stations, mean, std), _NEIGHBOURS),
         )
+        self.graphs = graphs
         self.views = nn.ModuleList(ViewAttention(graph, inputs, context) for graph in graphs)
         self.encoder = GatedCell(inputs + context + _WIDTH * len(graphs), _WIDTH)
         self.decoder = GatedCell(Calendar.width + context, _WIDTH)
@@ -192,7 +193,7 @@ class Critics(nn.Module):
         self.temporal = nn.Sequential(
             nn.Linear(network.horizon * channels, _WIDTH), nn.LeakyReLU(_LEAK), nn.Linear(_WIDTH, _WIDTH), nn.Tanh()
         )
-        self.spatial = ViewAttention(network.views[0].graph, channels, 3)
+        self.spatial = ViewAttention(network.graphs[0], channels, 3)
         self.verdicts = nn.ModuleList(nn.Linear(_WIDTH, 1) for _ in range(3))
 
     def features(self, values: Float[Tensor, "window lead station channel"], places: Tensor) -> list[Tensor]:
@@ -215,11 +216,13 @@ class Critics(nn.Module):
             away = reducer.sum(torch.cat([(one - other).detach().sum(dim=0), count[None]]))
             distances.append((away[:-1] / away[-1]).square().sum())
         weights = torch.stack(distances).softmax(dim=0)
-        return sum(weight * total / count for weight, (total, count) in zip(weights, sums))  # type: ignore[return-value]
+        return sum(weight * total / count for weight, (total, count) in zip(weights, sums))
 
 
 class _Opposed(AllStations):
     """The forecast and its critics as one module, so that a checkpoint holds both."""
+
+    network: MasterGNN
 
     def __init__(self, network: MasterGNN, channels: int) -> None:
         super().__init__(network)

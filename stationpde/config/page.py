@@ -61,7 +61,8 @@ def configuration_page(decisions: str = "") -> str:
         for key in keys:
             name = f"{section}.{key}" if section else key
             value = _at(default, section, key)
-            changed = [f"{preset} {shown}" for preset, tree in others.items() if (shown := _changed(tree, section, key, value))]
+            by_preset = {preset: _changed(tree, section, key, value) for preset, tree in others.items()}
+            changed = [f"{preset} {shown}" for preset, shown in by_preset.items() if shown]
             by_variant = [_changed(tree, section, key, value) for tree in variants]
             anchor = anchors.get(name)
             reason = f"[why](design-decisions.md#{anchor})" if anchor else ""

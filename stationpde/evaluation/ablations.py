@@ -42,7 +42,7 @@ def parts_of(variant: str) -> tuple[str, ...]:
 
 
 def ablation_models(parts: Sequence[str] | None = None, variant: str = "default") -> tuple[str, ...]:
-    """Return the benchmark names of the whole model and of the model without each part, all of the variant by default."""
+    """Return the benchmark names of the whole model and of the model without each part, by default all it has."""
     parts = parts_of(variant) if parts is None else parts
     return (variant, *(f"{variant}-{part}" for part in parts))
 

@@ -1,8 +1,8 @@
 """Models of a benchmark: variants of StationPDE, with or without parts, and every registered baseline.
 
-``default``, ``field`` and ``paper`` are StationPDE; ``default-no_pde`` is StationPDE without a part: any name of `ABLATIONS` or
-of an operator, several joined by ``+``. ``paper:recipe_paper`` is a model in a training of its own (`TRAININGS`)
-instead of that which recipe and cap of the table say.
+``default``, ``field`` and ``paper`` are StationPDE; ``default-no_pde`` is StationPDE without a part: any name of
+`ABLATIONS` or of an operator, several joined by ``+``. ``paper:recipe_paper`` is a model in a training of its own
+(`TRAININGS`) instead of that which recipe and cap of the table say.
 """
 
 from __future__ import annotations

@@ -170,6 +170,7 @@ class _Terms(Function):
         inputs, surroundings = list(ctx.saved_tensors), ctx.surroundings
         by_added, by_decay = (_dense(gradient) for gradient in gradients)
         needed = ctx.needs_input_grad
+        assert by_added is not None  # torch gives zeros where nothing depends on an output
         if torch.is_grad_enabled():
             return _again(inputs, surroundings, gradients, needed)
         fields, closure, factor, _, _, radiation, around, regime, passing = inputs
@@ -192,7 +193,7 @@ def _again(
 ) -> tuple[Tensor | None, ...]:
     """Return derivatives that have derivatives."""
     assert seeds[0] is not None
-    outputs = [out for out in by_torch(*inputs, surroundings) if out is not None]  # type: ignore[arg-type]
+    outputs = [out for out in by_torch(*inputs, surroundings) if out is not None]  # type: ignore[arg-type, call-arg]
     leaves = [t for t, want in zip(inputs, needed[:-1], strict=True) if want and t is not None]
     got = torch.autograd.grad(
         outputs, leaves, [s for s in seeds if s is not None], create_graph=True, allow_unused=True

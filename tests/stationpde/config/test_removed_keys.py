@@ -6,7 +6,7 @@ import json
 import pytest
 
 from stationpde.config.removed import ADDED, REMOVED, identity_tree
-from stationpde.config.tree import PRESETS, VARIANTS, Config
+from stationpde.config.tree import VARIANTS, Config
 from stationpde.errors import ConfigError
 
 # Hashes of presets before any key was removed: cells and runs are recognised by them.
