@@ -52,17 +52,16 @@ class _Table:
     def gather(cls, network: GuideNetwork, batches: GuideBatches, hidden_share: float) -> _Table:
         """Collect the rows in one pass over the windows."""
         inputs, stations, shown, targets = [], [], [], []
-        for rows in batches.rows("gather", hidden_share):
-            chosen = batches.pooled_stations(rows.number)
-            plain = rows.pooled[:, chosen, : network.predictors]
+        for rows in batches.rows("gather", hidden_share, batches.pooled_stations):
+            plain = rows.pooled[:, :, : network.predictors]
             hour = day_waves(rows.time, plain.dtype)[:, None].expand(-1, plain.shape[1], -1)
-            parts = [plain, hour, batches.places[chosen].expand(plain.shape[0], -1, -1)]
+            parts = [plain, hour, batches.places[rows.stations].expand(plain.shape[0], -1, -1)]
             inputs.append(torch.cat(parts, dim=-1).flatten(0, 1).half())
-            number = torch.arange(rows.pooled.shape[1])[chosen]
+            number = torch.arange(len(batches.places))[rows.stations]
             stations.append(number.repeat(plain.shape[0]))
             all_shown = torch.ones(rows.pooled.shape[:2], dtype=torch.bool)
-            shown.append((all_shown if rows.shown is None else rows.shown)[:, chosen].flatten())
-            targets.append(rows.target[:, chosen].flatten(0, 1).flatten(1).half())
+            shown.append((all_shown if rows.shown is None else rows.shown).flatten())
+            targets.append(rows.target.flatten(0, 1).flatten(1).half())
         return cls(torch.cat(inputs), torch.cat(stations), torch.cat(shown), torch.cat(targets))
 
     def __len__(self) -> int:
