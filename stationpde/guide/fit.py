@@ -20,7 +20,7 @@ from stationpde.guide.guide import Guide
 from stationpde.guide.network_fit import NetworkFitSettings, fit_network
 from stationpde.guide.rows import FOLDS, GuideBatches
 
-__all__ = ["POOLED_STRENGTHS", "Sums", "fit_guide", "pooled_sums"]
+__all__ = ["LOCAL_GROUP", "LOCAL_SAMPLE", "POOLED_STRENGTHS", "Sums", "fit_guide", "pooled_sums"]
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +32,10 @@ LOCAL_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 # twice as large.
 _LEAST_SHARE = 1e-4
 # Stations whose sums are in memory at once.
-_GROUP = 256
+LOCAL_GROUP = 256
 # Stations that decide whether all stations get weights of their own, and the share of the error on blocks left out that
 # these must save at least.
-_SAMPLE, _LEAST_GAIN = 128, 0.005
+LOCAL_SAMPLE, _LEAST_GAIN = 128, 0.005
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,10 +151,10 @@ def _fit_local(guide: Guide, batches: GuideBatches, folds: Tensor) -> Tensor | N
     trying eight at 2,000 stations takes minutes.
     """
     stations = len(batches.places)
-    groups = [slice(first, first + _GROUP) for first in range(0, stations, _GROUP)]
+    groups = [slice(first, first + LOCAL_GROUP) for first in range(0, stations, LOCAL_GROUP)]
     if guide.local_form == "single":
         return torch.cat([_fit_group(_local_sums(batches, folds, group)) for group in groups])
-    sample = slice(0, None, -(-stations // _SAMPLE))
+    sample = slice(0, None, -(-stations // LOCAL_SAMPLE))
     sums = _local_sums(batches, folds, sample)
     errors = sums.blocked_errors(LOCAL_STRENGTHS)
     best, without = errors.argmin(0), sums.yy.sum(0).flatten(0, -2).sum(0)
@@ -162,7 +162,7 @@ def _fit_local(guide: Guide, batches: GuideBatches, folds: Tensor) -> Tensor | N
     log.info("weights of each station gain %.2f %% of what the shared ones leave, on blocks", 100 * gain)
     if gain < _LEAST_GAIN:
         return None
-    if stations <= _SAMPLE:
+    if stations <= LOCAL_SAMPLE:
         return sums.solved(LOCAL_STRENGTHS, best)
     return torch.cat([_local_sums(batches, folds, group).solved(LOCAL_STRENGTHS, best).half() for group in groups])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -87,12 +88,11 @@ class GuideBatches:
         self.starts = sampled(windows.train, windows.steps_of_day)
         self.parts = np.arange(len(self.starts)) * FOLDS // max(1, len(self.starts))
         self.dataset = WindowDataset(series, self.starts, spec)
+        self.most: int | None = None
         # The shared fit takes every n-th station of a window, others in the next window.
         self.every = max(1, -(-len(self.starts) * len(places) // _MOST_ROWS))
 
-    def rows(
-        self, task: str, hidden_share: float = 0.0, stations_of: StationChoice | None = None
-    ) -> Iterator[Rows]:
+    def rows(self, task: str, hidden_share: float = 0.0, stations_of: StationChoice | None = None) -> Iterator[Rows]:
         """Iterate over all batches.
 
         Parameters
@@ -119,11 +119,18 @@ class GuideBatches:
     def batches(self) -> list[tuple[int, Array]]:
         """List the batches of a pass: the part, and the first steps of the windows."""
         starts_of = [self.starts[self.parts == part] for part in range(FOLDS)]
-        return [
+        every = [
             (part, starts[n : n + _BATCH])
             for part, starts in enumerate(starts_of)
             for n in range(0, len(starts), _BATCH)
         ]
+        return every[: self.most]
+
+    def limited(self, most: int) -> GuideBatches:
+        """Return the same rows, of the first so many batches."""
+        first = copy.copy(self)
+        first.most = most
+        return first
 
     def pooled_stations(self, number: int) -> slice:
         """Return the stations of batch ``number`` that count in the shared fit."""

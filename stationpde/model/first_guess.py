@@ -62,7 +62,12 @@ class FirstGuess:
             filled, view = self.last_day.subtract_level(filled, view)
         place, reference = sites.features.position, self.guide_reference(issue_time, sites, level)
         if chosen is not None:
-            filled, view, place, reference = filled[:, :, chosen], view.of(chosen), place[chosen], reference[:, :, chosen]
+            filled, view, place, reference = (
+                filled[:, :, chosen],
+                view.of(chosen),
+                place[chosen],
+                reference[:, :, chosen],
+            )
         pooled = self.predictors.pooled(filled, view, issue_time, place)
         local = self.predictors.local(filled, view, issue_time)
         return GuidePredictors(pooled, local, reference)

@@ -47,9 +47,7 @@ _CHANGES_H = (3, 12)
 _PACE_KM_H, _LONGEST_H = 43.0, 24.0
 
 
-def ring_distances(
-    spacing_km: float, extent_km: float, step_seconds: int, horizon: int
-) -> tuple[float, float, float]:
+def ring_distances(spacing_km: float, extent_km: float, step_seconds: int, horizon: int) -> tuple[float, float, float]:
     r"""Choose the three distances of the surroundings, km.
 
     .. math:: r_3 = \min(L/2, c\,t), \quad r_1 = \min(\max(s, c\,\Delta t), r_3/2), \quad r_2 = \sqrt{r_1 r_3}
@@ -93,9 +91,7 @@ class View:
 
     def of(self, chosen: slice) -> View:
         """Return the view of some of the stations."""
-        return View(
-            self.centre[:, :, chosen], self.around[:, chosen], self.change[:, chosen], self.drift[:, chosen]
-        )
+        return View(self.centre[:, :, chosen], self.around[:, chosen], self.change[:, chosen], self.drift[:, chosen])
 
 
 class Surroundings(nn.Module):

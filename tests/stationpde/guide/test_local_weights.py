@@ -9,7 +9,8 @@ from fields.windows.windows import Split
 from small_network import small_config, small_model, small_series, windows
 from stationpde.errors import CorruptArtefactError
 from stationpde.guide import fit
-from stationpde.model.guide_fit import fit_model_guide, guide_batches
+from stationpde.guide.network_fit import steps_of
+from stationpde.model.guide_fit import fit_model_guide, guide_batches, guide_cost
 from stationpde.model.model import StationPDEModel
 from stationpde.training.state import module_tensors, take_weights
 
@@ -84,8 +85,8 @@ def test_stations_that_differ_have_weights_in_half_precision():
 
 
 def test_a_sample_of_the_stations_decides_for_all(monkeypatch):
-    monkeypatch.setattr(fit, "_SAMPLE", 5)
-    monkeypatch.setattr(fit, "_GROUP", 7)
+    monkeypatch.setattr(fit, "LOCAL_SAMPLE", 5)
+    monkeypatch.setattr(fit, "LOCAL_GROUP", 7)
     series = series_with_stubborn_stations()
     model = fitted(BLOCKS, series)
     assert len(model.guide.local) == 12 and model.guide.local.abs().amax((1, 2)).min() > 0.0
@@ -108,3 +109,23 @@ def test_weights_of_another_form_are_refused(tmp_path):
             take_weights(small_model(model.config), {**weights, "guide.local": wrong}, tmp_path)
     with pytest.raises(CorruptArtefactError, match=r"guide\.local"):
         take_weights(small_model(small_config(overrides=LINEAR)), weights, tmp_path)
+
+
+def test_the_cost_of_a_fit_counts_every_pass_and_changes_nothing():
+    model = small_model(small_config(overrides=("model.guide_networks=1", "model.guide_hidden=8")))
+    before = {name: value.clone() for name, value in model.guide.state_dict().items()}
+    cost = guide_cost(model, small_series(), Split.of(len(small_series())))
+    assert cost.seconds > 0.0 and cost.further_bytes > 0
+    assert all(torch.equal(value, before[name]) for name, value in model.guide.state_dict().items())
+    batches = guide_batches(model, small_series(), Split.of(len(small_series())))
+    assert len(batches.limited(1).batches()) == 1 < len(batches.batches()) == len(list(batches.rows("all")))
+
+
+def test_steps_of_the_perceptrons_are_those_that_are_counted():
+    calls = []
+    model = small_model(small_config(overrides=("model.guide_networks=1", "model.guide_hidden=8")))
+    series, split = small_series(), Split.of(len(small_series()))
+    fit_model_guide(model, series, split, lambda task, done, total: calls.append((task, done, total)))
+    steps = [(done, total) for task, done, total in calls if task == "perceptrons"]
+    rows = sum(batch.pooled.shape[0] * batch.pooled.shape[1] for batch in guide_batches(model, series, split).rows("r"))
+    assert len(steps) == steps[0][1] == steps_of(rows, model.config.model.guide_epochs)[1]

@@ -14,11 +14,11 @@ from small_network import places, small_config, small_model, wild, windows
 from stationpde.guide.predictors import GROUPS, Predictors
 from stationpde.model.analysis import lift_history
 from stationpde.model.extended_terms import ExtendedTerms, tendencies_of
+from stationpde.model.model import StationPDEModel
 from stationpde.model.pde_branch import system_of
 from stationpde.model.slopes import Slopes
 from stationpde.physics import SUN_CHANNEL, THETA, TIME_CHANNELS, WIND, P, Q, equations
 from stationpde.physics.equations import TERMS
-from stationpde.model.model import StationPDEModel
 from stationpde.physics.surroundings import PLACES, RINGS_KM, Surroundings, View, ring_distances, steps_back
 
 
