@@ -77,10 +77,11 @@ def _network_cost(guide: Guide, first: GuideBatches, settings: NetworkFitSetting
     rows = int(len(table) * share)
     size, steps = network_fit.steps_of(rows, settings.epochs)
 
-    def step() -> None:
-        network_fit.loss_of(network, weights, table, torch.randint(len(table), (size,))).backward()
+    def take_steps() -> None:
+        for _ in range(_STEPS):
+            network_fit.loss_of(network, weights, table, torch.randint(len(table), (size,))).backward()
 
-    each, _ = _timed(lambda: [step() for _ in range(_STEPS)], warm=True)
+    each, _ = _timed(take_steps, warm=True)
     # The pieces and the whole table are there at once.
     further = 2 * rows * 2 * (table.inputs.shape[1] + table.target.shape[1])
     return share * gathering + steps * each / _STEPS, further
