@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 
 from cli._progress import ProgressDisplay
+from fields.ingest import IngestOptions
 from stationpde.data import load_series
 from stationpde.evaluation import BenchmarkPlan, HorizonResults, contestant, run_benchmark, update_page
 
-__all__ = ["PAGE", "ROOT", "default_record", "scored", "write_section"]
+__all__ = ["PAGE", "ROOT", "computed", "default_record", "scored", "write_section"]
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -38,14 +39,25 @@ def default_record() -> Path:
     return shared / "data" / "inmet_south" / "observations.npz"
 
 
-def scored(plan: BenchmarkPlan) -> HorizonResults:
-    """Return the cells of a plan of one horizon, computed where they are missing; end the command if one failed."""
+def computed(plan: BenchmarkPlan, options: IngestOptions | None = None) -> tuple[HorizonResults | None, dict[str, str]]:
+    """Compute the missing cells of a plan of one horizon; return the cells, and why others failed.
+
+    ``options`` say how the record is read.
+    """
     config = contestant("default").config(plan.tasks()[0])
     with ProgressDisplay() as display:
         series = load_series(
-            plan.store, config.data, cache=plan.out, watcher=display, command="benchmark", quality="gross"
-        )
+            plan.store, config.data, cache=plan.out, watcher=display, command="benchmark", quality="gross",
+            options=options,
+        )  # fmt: skip
         results, bench = run_benchmark(plan, series, display)
-    if bench.failed:
-        sys.exit(f"{plan.out.name}: {', '.join(bench.failed)} failed")
-    return results.horizons[0]
+    failed = {name: problem.message for name, problem in bench.failed.items()}
+    return results.horizons[0] if results.horizons else None, failed
+
+
+def scored(plan: BenchmarkPlan) -> HorizonResults:
+    """Return the cells of a plan of one horizon, computed where they are missing; end the command if one failed."""
+    results, failed = computed(plan)
+    if failed or results is None:
+        sys.exit(f"{plan.out.name}: {', '.join(failed)} failed")
+    return results

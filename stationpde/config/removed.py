@@ -127,7 +127,11 @@ REMOVED: Mapping[str, RemovedKey] = {
 }
 
 # Keys added after configurations were first hashed, and the value at which they change nothing.
-ADDED: Mapping[str, Any] = {"data.quality": "full"}
+ADDED: Mapping[str, Any] = {
+    "data.quality": "full",
+    "model.guide_local": "single",
+    "model.surroundings": "fixed",
+}
 # Keys that stand for removed ones: a hash has those instead.
 _REPLACEMENTS = ("model.inputs", "model.closure_form")
 

@@ -162,6 +162,13 @@ class ModelSection(Section):
     """Width of the perceptrons' two layers."""
     guide_epochs: Count = 6
     """Passes of the perceptrons over the training rows."""
+    guide_local: Literal["single", "blocks"] = "single"
+    """Weights of each station in the linear guess. ``single``: always, in single precision. ``blocks``: in half
+    precision, and none where on blocks of the training period that are left out they gain next to nothing at a sample
+    of the stations."""
+    surroundings: Literal["fixed", "network"] = "fixed"
+    """Distances at which surroundings are seen: 150, 350 and 700 km, or those of `ring_distances`, which follow
+    spacing and extent of the network and the step of the forecast."""
     pde_branch: Switch = True
     """Evolve the field by the equations; without them the data branch alone does."""
     data_branch: Switch = True

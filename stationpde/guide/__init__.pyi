@@ -2,6 +2,8 @@ from .fit import POOLED_STRENGTHS as POOLED_STRENGTHS
 from .fit import Sums as Sums
 from .fit import fit_guide as fit_guide
 from .fit import pooled_sums as pooled_sums
+from .fit_cost import FitCost as FitCost
+from .fit_cost import fit_cost as fit_cost
 from .guide import Guide as Guide
 from .last_day import LastDay as LastDay
 from .network import GuideNetwork as GuideNetwork

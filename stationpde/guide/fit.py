@@ -10,6 +10,7 @@ Targets that were not observed are left out variable by variable.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +20,9 @@ from stationpde.guide.guide import Guide
 from stationpde.guide.network_fit import NetworkFitSettings, fit_network
 from stationpde.guide.rows import FOLDS, GuideBatches
 
-__all__ = ["POOLED_STRENGTHS", "Sums", "fit_guide", "pooled_sums"]
+__all__ = ["LOCAL_GROUP", "LOCAL_SAMPLE", "POOLED_STRENGTHS", "Sums", "fit_guide", "pooled_sums"]
+
+log = logging.getLogger(__name__)
 
 # λ that are tried, as shares of the sums' diagonal: for shared weights, and for those of each station. A long record
 # takes small ones; the largest are for a few stations over a few weeks.
@@ -29,7 +32,10 @@ LOCAL_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 # twice as large.
 _LEAST_SHARE = 1e-4
 # Stations whose sums are in memory at once.
-_GROUP = 256
+LOCAL_GROUP = 256
+# Stations that decide whether all stations get weights of their own, and the share of the error on blocks left out that
+# these must save at least.
+LOCAL_SAMPLE, _LEAST_GAIN = 128, 0.005
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,22 +74,39 @@ class Sums:
         fit = weights * (forecast - 2.0 * self.xy[part])
         return self.yy[part].flatten(0, -2).sum(0) + fit.flatten(0, -2).sum(0)
 
+    def blocked_errors(self, strengths: tuple[float, ...], folds: list[Tensor] | None = None) -> Tensor:
+        """Return the sum of squared errors on parts left out, ``[strength, channel]``.
+
+        ``folds`` receives the weights without each part, of each strength.
+        """
+        errors = []
+        for strength in strengths:
+            weights: list[Tensor] = []
+            each = []
+            for part in range(FOLDS):
+                weight = self.solve(strength, part)
+                each.append(self.errors(weight, part))
+                if folds is not None:
+                    weights.append(weight)
+            errors.append(torch.stack(each).sum(0))
+            if folds is not None:
+                folds.append(torch.stack(weights))
+        return torch.nan_to_num(torch.stack(errors), nan=torch.inf)
+
     def cross_validated(self, strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
         """Fit with the strength that is best for each channel on parts left out.
 
         Returns weights ``[..., f, lead × channel]`` of all parts, and those without each part.
         """
-        errors, folds = [], []
-        for strength in strengths:
-            weights = [self.solve(strength, part) for part in range(FOLDS)]
-            errors.append(torch.stack([self.errors(w, part) for part, w in enumerate(weights)]).sum(0))
-            folds.append(torch.stack(weights))
-        best = torch.nan_to_num(torch.stack(errors), nan=torch.inf).argmin(0)
-        channels = range(best.numel())
+        folds: list[Tensor] = []
+        best = self.blocked_errors(strengths, folds).argmin(0)
+        parts = torch.stack([folds[int(best[c])][..., c] for c in range(best.numel())], dim=-1)
+        return self.solved(strengths, best), parts.flatten(-2)
+
+    def solved(self, strengths: tuple[float, ...], best: Tensor) -> Tensor:
+        """Solve for weights ``[..., f, lead × channel]`` of all parts, with the strength ``best`` of each channel."""
         whole = {row: self.solve(strengths[row]) for row in best.unique().tolist()}
-        chosen = torch.stack([whole[int(best[c])][..., c] for c in channels], dim=-1)
-        parts = torch.stack([folds[int(best[c])][..., c] for c in channels], dim=-1)
-        return chosen.flatten(-2), parts.flatten(-2)
+        return torch.stack([whole[int(best[c])][..., c] for c in range(best.numel())], dim=-1).flatten(-2)
 
 
 def fit_guide(guide: Guide, batches: GuideBatches, settings: NetworkFitSettings) -> None:
@@ -96,10 +119,8 @@ def fit_guide(guide: Guide, batches: GuideBatches, settings: NetworkFitSettings)
         return
     with torch.no_grad():
         pooled, folds = _fit_pooled(pooled_sums(batches), POOLED_STRENGTHS)
-        groups = [slice(first, first + _GROUP) for first in range(0, len(batches.places), _GROUP)]
         guide.pooled.copy_(pooled)
-        local = [_local_sums(batches, folds, group).cross_validated(LOCAL_STRENGTHS)[0] for group in groups]
-        guide.local.copy_(torch.cat(local))
+        guide.take_local(_fit_local(guide, batches, folds))
     if guide.network is not None:
         fit_network(guide.network, batches, settings)
     guide.fitted.fill_(1.0)
@@ -108,9 +129,8 @@ def fit_guide(guide: Guide, batches: GuideBatches, settings: NetworkFitSettings)
 def pooled_sums(batches: GuideBatches) -> list[Sums]:
     """Add up sums over windows and stations for each variable; in double, as float32 has no decimals left there."""
     sums: list[Sums] = []
-    for rows in batches.rows("shared fit"):
-        part, chosen = rows.part, batches.pooled_stations(rows.number)
-        x, y = rows.pooled[:, chosen].flatten(0, 1), rows.target[:, chosen].flatten(0, 1)
+    for rows in batches.rows("shared fit", stations_of=batches.pooled_stations):
+        part, x, y = rows.part, rows.pooled.flatten(0, 1), rows.target.flatten(0, 1)
         if not sums:
             sums = [Sums.zeros((FOLDS,), x.shape[-1], (y.shape[1], 1), torch.float64) for _ in range(y.shape[-1])]
         everything = (x.T @ x).double()
@@ -124,14 +144,42 @@ def pooled_sums(batches: GuideBatches) -> list[Sums]:
     return sums
 
 
+def _fit_local(guide: Guide, batches: GuideBatches, folds: Tensor) -> Tensor | None:
+    """Fit the weights of each station; None where a sample of stations says that they gain next to nothing.
+
+    All stations share the strength of a sample under ``blocks``: that of a station alone is no better known, and
+    trying eight at 2,000 stations takes minutes.
+    """
+    stations = len(batches.places)
+    groups = [slice(first, first + LOCAL_GROUP) for first in range(0, stations, LOCAL_GROUP)]
+    if guide.local_form == "single":
+        return torch.cat([_fit_group(_local_sums(batches, folds, group)) for group in groups])
+    sample = slice(0, None, -(-stations // LOCAL_SAMPLE))
+    sums = _local_sums(batches, folds, sample)
+    errors = sums.blocked_errors(LOCAL_STRENGTHS)
+    best, without = errors.argmin(0), sums.yy.sum(0).flatten(0, -2).sum(0)
+    gain = float((1.0 - errors.amin(0) / without.clamp(min=1e-12)).mean())
+    log.info("weights of each station gain %.2f %% of what the shared ones leave, on blocks", 100 * gain)
+    if gain < _LEAST_GAIN:
+        return None
+    if stations <= LOCAL_SAMPLE:
+        return sums.solved(LOCAL_STRENGTHS, best)
+    return torch.cat([_local_sums(batches, folds, group).solved(LOCAL_STRENGTHS, best).half() for group in groups])
+
+
+def _fit_group(sums: Sums) -> Tensor:
+    """Fit the stations of a group with the strength that is best for each channel on parts left out."""
+    return sums.solved(LOCAL_STRENGTHS, sums.blocked_errors(LOCAL_STRENGTHS).argmin(0))
+
+
 def _local_sums(batches: GuideBatches, folds: Tensor, group: slice) -> Sums:
     """Add up sums of each station of a group over windows, with residuals of the other parts' shared weights.
 
     The residual of a target that was not observed counts as zero.
     """
     sums: Sums | None = None
-    for rows in batches.rows("fit of each station"):
-        part, shared, x, y = rows.part, rows.pooled[:, group], rows.local[:, group].movedim(1, 0), rows.target[:, group]
+    for rows in batches.rows("fit of each station", stations_of=lambda _: group):
+        part, shared, x, y = rows.part, rows.pooled, rows.local.movedim(1, 0), rows.target
         residual = y - (shared @ folds[part].to(shared.dtype)).unflatten(-1, y.shape[-2:])
         residual = torch.nan_to_num(residual).movedim(1, 0)
         if sums is None:

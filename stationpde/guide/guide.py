@@ -10,7 +10,8 @@ training, and saved as buffers: training does not change them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ __all__ = ["INITIAL_SHARE", "Guide"]
 # Share of all guesses together, against the field, until the first epoch is validated and shares are fitted;
 # set without a comparison of skill.
 INITIAL_SHARE = 0.8
+LocalForm = Literal["single", "blocks"]
 
 
 class Guide(nn.Module):
@@ -41,6 +43,7 @@ class Guide(nn.Module):
     horizon : number of leads
     channels : number of observed variables
     network : perceptrons of the second guess; None for the linear guess alone
+    local_form : ``single``, or ``blocks``: weights of stations in half precision, or of no station at all
     """
 
     pooled: Tensor
@@ -50,10 +53,11 @@ class Guide(nn.Module):
 
     def __init__(
         self, predictors: int, local_predictors: int, stations: int, horizon: int, channels: int,
-        network: GuideNetwork | None = None,
+        network: GuideNetwork | None = None, local_form: LocalForm = "single",
     ) -> None:  # fmt: skip
         super().__init__()
-        self.horizon, self.channels, self.network = horizon, channels, network
+        self.horizon, self.channels, self.network, self.local_form = horizon, channels, network, local_form
+        self.stations = stations
         outputs, guesses = horizon * channels, 1 if network is None else 2
         self.register_buffer("pooled", torch.zeros(predictors, outputs))
         self.register_buffer("local", torch.zeros(stations, local_predictors, outputs))
@@ -81,11 +85,33 @@ class Guide(nn.Module):
         """
         trained_on = (number >= 0).expand(pooled.shape[0], -1)
         trained_on = (trained_on if shown is None else trained_on & shown)[..., None]
-        correction = torch.einsum("bnf,nfo->bno", local, self.local[number.clamp(min=0)])
-        guesses = [pooled @ self.pooled + torch.where(trained_on, correction, torch.zeros_like(correction))]
+        guesses = [pooled @ self.pooled]
+        if len(self.local):
+            weights = self.local[number.clamp(min=0)].to(local.dtype)
+            correction = torch.einsum("bnf,nfo->bno", local, weights)
+            guesses[0] = guesses[0] + torch.where(trained_on, correction, torch.zeros_like(correction))
         if self.network is not None:
             guesses.append(self.network(pooled, issue_time, place, number, trained_on))
         return torch.stack(guesses).unflatten(-1, (self.horizon, self.channels)).movedim(3, 2)
+
+    def take_local(self, weights: Float[Tensor, "station local output"] | None) -> None:
+        """Take the fitted weights of the stations, in the form in which they are saved; None for none."""
+        if weights is None:
+            self.local = self.local[:0].half()
+        else:
+            self.local = weights.to(self.local) if self.local_form == "single" else weights.half().to(self.local.device)
+
+    def adapt_buffers(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take the form of the stations' weights in a checkpoint, if the fit may have chosen it."""
+        saved = tensors.get("local")
+        if saved is None or self.local_form == "single" or saved.dtype != torch.float16:
+            return
+        if saved.ndim == 3 and saved.shape[1:] == self.local.shape[1:] and len(saved) in (0, self.stations):
+            self.local = torch.empty_like(saved, device=self.local.device)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *further: Any) -> None:
+        self.adapt_buffers({"local": state_dict[f"{prefix}local"]} if f"{prefix}local" in state_dict else {})
+        super()._load_from_state_dict(state_dict, prefix, *further)
 
     def mix(self, guided: Tensor, field: Tensor, lead: int | Tensor) -> Tensor:
         """Mix guesses ``guided`` by their shares with ``field``, both observed variables at the stations [SI].

@@ -16,7 +16,7 @@ from stationpde.seeding import seed_everything
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int64
 
-__all__ = ["NetworkFitSettings", "fit_network"]
+__all__ = ["NetworkFitSettings", "first_weights", "fit_network", "gather", "loss_of", "steps_of"]
 
 # Rows of a step: a thousand of a long record, fewer of a short one, so that an epoch still has enough steps.
 _LARGEST_BATCH, _SMALLEST_BATCH, _STEPS = 1024, 32, 200
@@ -48,48 +48,52 @@ class _Table:
     shown: Bool[Tensor, " row"]
     target: Float[Tensor, "row output"]
 
-    @classmethod
-    def gather(cls, network: GuideNetwork, batches: GuideBatches, hidden_share: float) -> _Table:
-        """Collect the rows in one pass over the windows."""
-        inputs, stations, shown, targets = [], [], [], []
-        for rows in batches.rows("gather", hidden_share):
-            chosen = batches.pooled_stations(rows.number)
-            plain = rows.pooled[:, chosen, : network.predictors]
-            hour = day_waves(rows.time, plain.dtype)[:, None].expand(-1, plain.shape[1], -1)
-            parts = [plain, hour, batches.places[chosen].expand(plain.shape[0], -1, -1)]
-            inputs.append(torch.cat(parts, dim=-1).flatten(0, 1).half())
-            number = torch.arange(rows.pooled.shape[1])[chosen]
-            stations.append(number.repeat(plain.shape[0]))
-            all_shown = torch.ones(rows.pooled.shape[:2], dtype=torch.bool)
-            shown.append((all_shown if rows.shown is None else rows.shown)[:, chosen].flatten())
-            targets.append(rows.target[:, chosen].flatten(0, 1).flatten(1).half())
-        return cls(torch.cat(inputs), torch.cat(stations), torch.cat(shown), torch.cat(targets))
-
     def __len__(self) -> int:
         return len(self.inputs)
+
+
+def gather(network: GuideNetwork, batches: GuideBatches, hidden_share: float) -> _Table:
+    """Collect the rows in one pass over the windows."""
+    inputs, stations, shown, targets = [], [], [], []
+    for rows in batches.rows("gather", hidden_share, batches.pooled_stations):
+        plain = rows.pooled[:, :, : network.predictors]
+        hour = day_waves(rows.time, plain.dtype)[:, None].expand(-1, plain.shape[1], -1)
+        parts = [plain, hour, batches.places[rows.stations].expand(plain.shape[0], -1, -1)]
+        inputs.append(torch.cat(parts, dim=-1).flatten(0, 1).half())
+        number = torch.arange(len(batches.places))[rows.stations]
+        stations.append(number.repeat(plain.shape[0]))
+        all_shown = torch.ones(rows.pooled.shape[:2], dtype=torch.bool)
+        shown.append((all_shown if rows.shown is None else rows.shown).flatten())
+        targets.append(rows.target.flatten(0, 1).flatten(1).half())
+    return _Table(torch.cat(inputs), torch.cat(stations), torch.cat(shown), torch.cat(targets))
+
+
+def steps_of(rows: int, epochs: int) -> tuple[int, int]:
+    """Return the rows of a step, and the number of steps."""
+    size = min(rows, _LARGEST_BATCH, max(_SMALLEST_BATCH, rows // _STEPS))
+    return size, epochs * (rows // size)
 
 
 def fit_network(network: GuideNetwork, batches: GuideBatches, settings: NetworkFitSettings) -> None:
     """Fit all perceptrons at once by squared errors in the scales of the loss, from the seed of the run."""
     seed_everything(settings.seed, "guide")
     with torch.no_grad():
-        table = _Table.gather(network, batches, settings.hidden_share)
+        table = gather(network, batches, settings.hidden_share)
         _set_scales(network, table)
-    weights = _first_weights(network)
+    weights = first_weights(network)
     groups = [
         {"params": [w for name, w in weights.items() if "bias" not in name], "weight_decay": _DECAY},
         {"params": [w for name, w in weights.items() if "bias" in name], "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, lr=_RATE)
-    size = min(len(table), _LARGEST_BATCH, max(_SMALLEST_BATCH, len(table) // _STEPS))
+    size, total = steps_of(len(table), settings.epochs)
     each = len(table) // size
-    total = settings.epochs * each
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, _RATE, total_steps=total + 1, pct_start=_WARM)
     for step in range(total):
         if step % each == 0:
             order = torch.randperm(len(table))
         batches.report("perceptrons", step, total)
-        loss = _loss(network, weights, table, order[step % each * size :][:size])
+        loss = loss_of(network, weights, table, order[step % each * size :][:size])
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(weights.values(), _CLIP)
@@ -107,7 +111,7 @@ def _set_scales(network: GuideNetwork, table: _Table) -> None:
     network.spread.copy_(torch.where(spread > 1e-6, spread, 1.0))
 
 
-def _first_weights(network: GuideNetwork) -> dict[str, Tensor]:
+def first_weights(network: GuideNetwork) -> dict[str, Tensor]:
     """Draw weights uniformly within 1/√inputs, as torch's linear layers do; embeddings of stations are zero."""
     weights = {}
     for name in ("first", "middle", "last"):
@@ -119,7 +123,7 @@ def _first_weights(network: GuideNetwork) -> dict[str, Tensor]:
     return weights
 
 
-def _loss(network: GuideNetwork, weights: dict[str, Tensor], table: _Table, chosen: Tensor) -> Tensor:
+def loss_of(network: GuideNetwork, weights: dict[str, Tensor], table: _Table, chosen: Tensor) -> Tensor:
     """Return the mean squared error over observed targets, each output alike, summed over the perceptrons."""
     inputs, count = table.inputs[chosen].float(), network.predictors
     rows = torch.cat([network.scaled(inputs[:, :count]), inputs[:, count:]], dim=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,8 +23,11 @@ __all__ = ["FOLDS", "GuideBatches", "PredictorFunction", "Report", "Rows"]
 Array = np.ndarray[Any, Any]
 Report = Callable[[str, int, int], None]
 """Progress callback: name of the task, how much of it is done, and how much there is."""
-PredictorFunction = Callable[[Tensor, Tensor], GuidePredictors]
-"""From observed histories ``[batch, time, station, channel]`` (SI, NaN = missing) and issue times ``[batch]``."""
+PredictorFunction = Callable[[Tensor, Tensor, slice | None], GuidePredictors]
+"""From observed histories ``[batch, time, station, channel]`` (SI, NaN = missing) and issue times ``[batch]``, at the
+stations of a slice, or at all."""
+StationChoice = Callable[[int], slice]
+"""From the number of a batch to the stations whose rows are made of it."""
 # Consecutive parts of the training period, each of which is left out once.
 FOLDS = 5
 # Enough for some hundred predictors; more rows only cost time.
@@ -38,6 +42,7 @@ class Rows:
     ----------
     part : number of the part of the training period
     number : number of the batch in its pass
+    stations : the stations of the rows, in the order of the network
     time : issue times, seconds since 1970, UTC
     pooled, local : predictors, see `GuidePredictors`
     target : scaled departures of the observed future from the reference; NaN = not observed
@@ -46,6 +51,7 @@ class Rows:
 
     part: int
     number: int
+    stations: slice
     time: Int64[Tensor, " batch"]
     pooled: Float[Tensor, "batch station predictor"]
     local: Float[Tensor, "batch station local"]
@@ -82,23 +88,20 @@ class GuideBatches:
         self.starts = sampled(windows.train, windows.steps_of_day)
         self.parts = np.arange(len(self.starts)) * FOLDS // max(1, len(self.starts))
         self.dataset = WindowDataset(series, self.starts, spec)
+        self.most: int | None = None
         # The shared fit takes every n-th station of a window, others in the next window.
         self.every = max(1, -(-len(self.starts) * len(places) // _MOST_ROWS))
 
-    def rows(self, task: str, hidden_share: float = 0.0) -> Iterator[Rows]:
+    def rows(self, task: str, hidden_share: float = 0.0, stations_of: StationChoice | None = None) -> Iterator[Rows]:
         """Iterate over all batches.
 
         Parameters
         ----------
         task : name of the pass for the progress callback
         hidden_share : of the stations, drawn for each window, that are hidden from the predictors
+        stations_of : gives the stations of a batch; all by default
         """
-        starts_of = [self.starts[self.parts == part] for part in range(FOLDS)]
-        batches = [
-            (part, starts[n : n + _BATCH])
-            for part, starts in enumerate(starts_of)
-            for n in range(0, len(starts), _BATCH)
-        ]
+        batches = self.batches()
         for number, (part, starts) in enumerate(batches):
             self.report(task, number, len(batches))
             batch = self.dataset.at(torch.as_tensor(starts))
@@ -106,10 +109,28 @@ class GuideBatches:
             if hidden_share > 0.0:
                 shown = torch.rand(history.shape[0], history.shape[2]) >= hidden_share
                 history = torch.where(shown[:, None, :, None], history, torch.nan)
-            inputs = self.predictors_of(history, batch.issue_time)
+            chosen = slice(None) if stations_of is None else stations_of(number)
+            inputs = self.predictors_of(history, batch.issue_time, chosen)
             # Observed variables are guessed: a mean of relative humidity is not that of q at a mean of temperature.
-            target = ((batch.future - inputs.reference) / self.scale).movedim(1, 2)
-            yield Rows(part, number, batch.issue_time, inputs.pooled, inputs.local, target, shown)
+            target = ((batch.future[:, :, chosen] - inputs.reference) / self.scale[chosen]).movedim(1, 2)
+            shown = None if shown is None else shown[:, chosen]
+            yield Rows(part, number, chosen, batch.issue_time, inputs.pooled, inputs.local, target, shown)
+
+    def batches(self) -> list[tuple[int, Array]]:
+        """List the batches of a pass: the part, and the first steps of the windows."""
+        starts_of = [self.starts[self.parts == part] for part in range(FOLDS)]
+        every = [
+            (part, starts[n : n + _BATCH])
+            for part, starts in enumerate(starts_of)
+            for n in range(0, len(starts), _BATCH)
+        ]
+        return every[: self.most]
+
+    def limited(self, most: int) -> GuideBatches:
+        """Return the same rows, of the first so many batches."""
+        first = copy.copy(self)
+        first.most = most
+        return first
 
     def pooled_stations(self, number: int) -> slice:
         """Return the stations of batch ``number`` that count in the shared fit."""

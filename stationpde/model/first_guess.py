@@ -43,12 +43,16 @@ class FirstGuess:
             inputs = self.predictors.plain_count(C)
             network = GuideNetwork(inputs, stations, data.horizon * C, model.guide_hidden, model.guide_networks)
         pooled, local = self.predictors.counts(C, data.history)
-        return Guide(pooled, local, stations, data.horizon, C, network)
+        return Guide(pooled, local, stations, data.horizon, C, network, local_form=model.guide_local)
 
     def predictors_of(
-        self, lifted: LiftedHistory, view: View, issue_time: Int64[Tensor, " batch"], sites: Sites, scaling: Scaling
-    ) -> GuidePredictors:
-        """Return guide predictors and their reference, missing values filled from the lifted field."""
+        self, lifted: LiftedHistory, view: View, issue_time: Int64[Tensor, " batch"], sites: Sites, scaling: Scaling,
+        chosen: slice | None = None,
+    ) -> GuidePredictors:  # fmt: skip
+        """Return guide predictors and their reference, missing values filled from the lifted field.
+
+        With ``chosen``, for these stations alone: predictors are many, and a pass of the fit may need few stations.
+        """
         scaled = (lifted.departures - scaling.centre.flatten()) / sites.scale
         filled = torch.where(torch.isfinite(scaled), scaled, view.centre)
         level = None
@@ -56,9 +60,17 @@ class FirstGuess:
             base = sites.base(lifted.times)
             level = self.last_day.level(filled * sites.scale, base)
             filled, view = self.last_day.subtract_level(filled, view)
-        pooled = self.predictors.pooled(filled, view, issue_time, sites.features.position)
+        place, reference = sites.features.position, self.guide_reference(issue_time, sites, level)
+        if chosen is not None:
+            filled, view, place, reference = (
+                filled[:, :, chosen],
+                view.of(chosen),
+                place[chosen],
+                reference[:, :, chosen],
+            )
+        pooled = self.predictors.pooled(filled, view, issue_time, place)
         local = self.predictors.local(filled, view, issue_time)
-        return GuidePredictors(pooled, local, self.guide_reference(issue_time, sites, level))
+        return GuidePredictors(pooled, local, reference)
 
     def guide_reference(
         self, issue_time: Int64[Tensor, " batch"], sites: Sites, level: Float[Tensor, "batch station channel"] | None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fields.windows import Split, StationSeries, WindowSpec
-from stationpde.guide import GuideBatches, NetworkFitSettings, Report, fit_guide
+from stationpde.guide import FitCost, GuideBatches, NetworkFitSettings, Report, fit_cost, fit_guide
 
 if TYPE_CHECKING:
     from stationpde.model.model import StationPDEModel
 
-__all__ = ["fit_model_guide", "guide_batches"]
+__all__ = ["fit_model_guide", "guide_batches", "guide_cost"]
 
 
 def no_progress(task: str, done: int, total: int) -> None:
@@ -36,10 +36,24 @@ def fit_model_guide(model: StationPDEModel, series: StationSeries, split: Split,
     """
     if model.guide is None:
         return
-    train = model.config.train
-    settings = NetworkFitSettings(train.seed, model.config.model.guide_epochs, train.station_dropout)
-    batches = guide_batches(model, series, split, report)
+    settings, batches = _network_settings(model), guide_batches(model, series, split, report)
     was_training = model.training
     model.eval()
     fit_guide(model.guide, batches, settings)
     model.train(was_training)
+
+
+def guide_cost(model: StationPDEModel, series: StationSeries, split: Split) -> FitCost:
+    """Measure parts of the fit of a model's guide, and return what the whole will cost."""
+    if model.guide is None:
+        return FitCost(0.0, 0)
+    was_training = model.training
+    model.eval()
+    cost = fit_cost(model.guide, guide_batches(model, series, split), _network_settings(model))
+    model.train(was_training)
+    return cost
+
+
+def _network_settings(model: StationPDEModel) -> NetworkFitSettings:
+    train = model.config.train
+    return NetworkFitSettings(train.seed, model.config.model.guide_epochs, train.station_dropout)

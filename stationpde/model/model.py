@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,9 @@ class StationPDEModel(nn.Module):
         self.config, self.statistics, self.region = config, statistics, region
         model = config.model
         # The saved statistics: `SAVED_STATISTICS` names this attribute, as checkpoints of all versions do.
-        self.kept = SavedStatistics(statistics, region.altitude)
+        self.kept = SavedStatistics(
+            statistics, region.altitude, region.rings_km if model.surroundings == "network" else None
+        )
         self.scaling = Scaling.of(config, statistics)
         self.base = region.cell_base(statistics, config) if has_base(config) else None
         self.conditions = Conditions(region.cell_features(config), region.grid.shape, config.data.horizon)
@@ -91,7 +94,10 @@ class StationPDEModel(nn.Module):
         """Rebuild the model of a checkpoint; ``ids`` are the names of its stations."""
         saved = saved_statistics(tensors)
         statistics = StateStatistics.from_tensors(ids, saved)
-        region = Region(Region.around(statistics.stations, config).grid, saved["altitude"].cpu().numpy())
+        region = Region.around(statistics.stations, config)
+        # A later version may choose other distances; the weights are of these.
+        rings = tuple(saved["rings_km"].tolist()) if "rings_km" in saved else region.rings_km
+        region = replace(region, altitude=saved["altitude"].cpu().numpy(), rings_km=rings)
         model = cls(config, statistics, region)
         model.load_state_dict(dict(tensors))
         return model
@@ -203,16 +209,18 @@ class StationPDEModel(nn.Module):
         numbers = station_numbers(self.embedding, sites.number, departures.shape[0], shown)
         return history_inputs(departures - self.scaling.centre.flatten(), sites.scale, read, seen, numbers)
 
-    def predictors_of(self, history: Tensor, issue_time: Tensor) -> GuidePredictors:
-        """Return predictors and reference of the guide for observed histories."""
+    def predictors_of(self, history: Tensor, issue_time: Tensor, chosen: slice | None = None) -> GuidePredictors:
+        """Return predictors and reference of the guide for observed histories, at all or at ``chosen`` stations."""
         lifted = lift_history(history, issue_time, self.sites, self.base, self.scaling, self.config)
         assert self.sites.surroundings is not None
         view = self.sites.surroundings(lifted.fields, self.sites.read(lifted.fields))
-        return self._predictors(lifted, view, issue_time)
+        return self._predictors(lifted, view, issue_time, chosen)
 
-    def _predictors(self, lifted: LiftedHistory, view: View | None, issue_time: Tensor) -> GuidePredictors:
+    def _predictors(
+        self, lifted: LiftedHistory, view: View | None, issue_time: Tensor, chosen: slice | None = None
+    ) -> GuidePredictors:
         assert view is not None  # a model with a guide reads surroundings
-        return self.first_guess.predictors_of(lifted, view, issue_time, self.sites, self.scaling)
+        return self.first_guess.predictors_of(lifted, view, issue_time, self.sites, self.scaling, chosen)
 
     def valid_time(self, issue_time: Int64[Tensor, " batch"], lead: int | Tensor) -> Int64[Tensor, " batch"]:
         """Return the time of a lead, seconds since 1970, UTC."""

@@ -18,7 +18,7 @@ from pde_ops import Grid2D
 from stationpde.config import Config
 from stationpde.model.base_state import BaseState
 from stationpde.model.climate import StateStatistics
-from stationpde.physics import PlaceFeatures
+from stationpde.physics import RINGS_KM, PlaceFeatures, ring_distances
 
 __all__ = ["Region", "lift_settings"]
 
@@ -30,10 +30,14 @@ LEAST_CELL_M = 8e3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """Grid and terrain: ``altitude`` of the cells, m ``[y, x]``, and ``slope`` m/m eastwards and northwards."""
+    """Grid and terrain: ``altitude`` of the cells, m ``[y, x]``, and ``slope`` m/m eastwards and northwards.
+
+    ``rings_km`` are the distances at which the surroundings of a station are seen.
+    """
 
     grid: GridSpec
     altitude: Array
+    rings_km: tuple[float, float, float] = RINGS_KM
 
     @classmethod
     def around(cls, stations: Stations, config: Config, elevation: Elevation | None = None) -> Region:
@@ -43,9 +47,11 @@ class Region:
             stations.lat, stations.lon, height=section.height, width=section.width,
             least_cell_m=max(_least_cell(config), section.least_spacing * _spacing(stations)),
         )  # fmt: skip
+        rings = _rings(stations, config)
         if elevation is not None:
-            return cls(grid, elevation.on(grid))
-        return cls(grid, station_altitude(stations.lat, stations.lon, stations.alt, grid, lift_settings(config)))
+            return cls(grid, elevation.on(grid), rings)
+        altitude = station_altitude(stations.lat, stations.lon, stations.alt, grid, lift_settings(config))
+        return cls(grid, altitude, rings)
 
     @property
     def pde_grid(self) -> Grid2D:
@@ -75,6 +81,16 @@ def _spacing(stations: Stations) -> float:
     """Return the mean distance between stations spread evenly over the box around them, m."""
     places = LocalMetric.around(stations.lat, stations.lon).xy(stations.lat, stations.lon)
     return float(np.sqrt(np.prod(np.ptp(places, axis=0)) / len(stations)))
+
+
+def _rings(stations: Stations, config: Config) -> tuple[float, float, float]:
+    """Return the distances of the surroundings, km."""
+    if config.model.surroundings == "fixed":
+        return RINGS_KM
+    # A line of stations has no area; the grid around it is 40 km wide.
+    spacing = max(_spacing(stations), LEAST_CELL_M)
+    extent = max(spacing * np.sqrt(len(stations)), 5 * LEAST_CELL_M)
+    return ring_distances(spacing / 1e3, float(extent) / 1e3, config.data.step_seconds, config.data.horizon)
 
 
 def _least_cell(config: Config) -> float:

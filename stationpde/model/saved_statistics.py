@@ -18,10 +18,17 @@ SAVED_STATISTICS = "kept"
 
 
 class SavedStatistics(nn.Module):
-    """Buffers with the tensors of `StateStatistics` and the ``altitude`` of the cells, m."""
+    """Buffers with the tensors of `StateStatistics` and the ``altitude`` of the cells, m.
 
-    def __init__(self, statistics: StateStatistics, altitude: np.ndarray[Any, Any]) -> None:
+    ``rings_km`` are distances of the surroundings that follow the network; None where they are the fixed ones.
+    """
+
+    def __init__(
+        self, statistics: StateStatistics, altitude: np.ndarray[Any, Any], rings_km: tuple[float, ...] | None = None
+    ) -> None:
         super().__init__()
+        if rings_km is not None:
+            self.register_buffer("rings_km", torch.tensor(rings_km, dtype=torch.float64))
         for name, tensor in {**statistics.tensors(), "altitude": torch.as_tensor(altitude)}.items():
             self.register_buffer(name, tensor)
 

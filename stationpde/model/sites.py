@@ -70,7 +70,7 @@ class Sites(nn.Module):
         self.surroundings: Surroundings | None = None
         if config.is_guided or "surroundings" in config.model.inputs:
             self.surroundings = Surroundings(
-                region.grid, region.altitude, stations, config.data.step_seconds, config.data.history
+                region.grid, region.altitude, stations, config.data.step_seconds, config.data.history, region.rings_km
             )
         weights, _ = bilinear_weights(region.grid, stations.lat, stations.lon)
         slope = None

@@ -12,10 +12,10 @@ from fields.grid import Elevation
 from fields.windows import Batch, Split, StationSeries
 from stationpde.config import Config
 from stationpde.data import WindowSource
-from stationpde.guide import Report, ShareSums
+from stationpde.guide import FitCost, Report, ShareSums
 from stationpde.model.climate import StateStatistics
 from stationpde.model.compiling import compile_networks
-from stationpde.model.guide_fit import fit_model_guide
+from stationpde.model.guide_fit import fit_model_guide, guide_cost
 from stationpde.model.learner import Reducer
 from stationpde.model.losses import Losses, masked_losses
 from stationpde.model.model import StationPDEModel
@@ -57,6 +57,10 @@ class ModelLearner:
         """Fit the guide, unless it is fitted."""
         if self.model.guide is not None and not self.model.guide.fitted:
             fit_model_guide(self.model, source.series, source.windows.split, report)
+
+    def preparation_cost(self, source: WindowSource) -> FitCost:
+        """Return the cost of `prepare`, from parts of it."""
+        return guide_cost(self.model, source.series, source.windows.split)
 
     def preparation(self) -> dict[str, Any] | None:
         """Return the part of the configuration that `prepare` may depend on; None without a guide.
@@ -144,6 +148,8 @@ class ModelLearner:
             "substeps": config.substeps,
             "parameters": sum(p.numel() for p in model.parameters()),
         }
+        if model.sites.surroundings is not None:
+            facts["surroundings"] = f"{', '.join(f'{km:.0f}' for km in model.region.rings_km)} km{self._beyond()}"
         if model.guide is not None:
             networks = config.model.guide_networks
             also = f" and {networks} perceptrons of {config.model.guide_hidden} units" if networks else ""
@@ -166,6 +172,13 @@ class ModelLearner:
             return None
         size = (batch.history.shape[0], batch.history.shape[2])
         return torch.rand(size, device=batch.history.device) >= share
+
+    def _beyond(self) -> str:
+        """Say which distances of the surroundings lie beyond the region everywhere, where the border stands in."""
+        grid = self.model.region.grid
+        reach = max(float(grid.dx.max()) * (grid.width - 1), grid.dy * (grid.height - 1)) / 1e3
+        far = [f"{km:.0f}" for km in self.model.region.rings_km if km >= reach]
+        return f"; {' and '.join(far)} km lie beyond the region, whose border stands in" if far else ""
 
     def _per_metre(self) -> float:
         grid = self.model.region.grid

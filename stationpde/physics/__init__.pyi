@@ -26,8 +26,10 @@ from .state import clipped as clipped
 from .state import to_observed as to_observed
 from .state import to_state as to_state
 from .surroundings import PLACES as PLACES
+from .surroundings import RINGS_KM as RINGS_KM
 from .surroundings import Surroundings as Surroundings
 from .surroundings import View as View
 from .surroundings import ring as ring
+from .surroundings import ring_distances as ring_distances
 from .surroundings import slopes_across as slopes_across
 from .surroundings import steps_back as steps_back

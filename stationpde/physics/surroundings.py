@@ -1,7 +1,8 @@
 r"""Surroundings of a station: the lifted field and its changes, at three distances in four directions.
 
 Differences of the field at 150, 350 and 700 km, and how they changed, are gradients and tendencies at the scales on
-which weather systems move; the surface wind alone carries little of that.
+which weather systems move; the surface wind alone carries little of that. On another network the distances can follow
+from what it resolves and from how far weather comes (`ring_distances`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
     from jaxtyping import Float
     from numpy.typing import NDArray
 
-__all__ = ["COMPASS", "PLACES", "RINGS_KM", "Surroundings", "View", "ring", "slopes_across", "steps_back"]
+__all__ = [
+    "COMPASS",
+    "PLACES",
+    "RINGS_KM",
+    "Surroundings",
+    "View",
+    "ring",
+    "ring_distances",
+    "slopes_across",
+    "steps_back",
+]
 
 # From the breadth of a front to that of a depression.
 RINGS_KM = (150.0, 350.0, 700.0)
@@ -30,6 +41,30 @@ COMPASS = {"east": (1.0, 0.0), "west": (-1.0, 0.0), "north": (0.0, 1.0), "south"
 PLACES = len(RINGS_KM) * len(COMPASS)
 _EARTH_KM = 6371.0
 _CHANGES_H = (3, 12)
+
+
+# Pace of weather systems at the surface, km/h (12 m/s), and the longest way that is looked upstream, hours.
+_PACE_KM_H, _LONGEST_H = 43.0, 24.0
+
+
+def ring_distances(spacing_km: float, extent_km: float, step_seconds: int, horizon: int) -> tuple[float, float, float]:
+    r"""Choose the three distances of the surroundings, km.
+
+    .. math:: r_3 = \min(L/2, c\,t), \quad r_1 = \min(\max(s, c\,\Delta t), r_3/2), \quad r_2 = \sqrt{r_1 r_3}
+
+    The nearest is what the network resolves or weather comes in a step, the farthest the way of weather until the last
+    lead, at most a day, within half the region: beyond its border there is nothing to see.
+
+    Parameters
+    ----------
+    spacing_km : mean distance s between stations
+    extent_km : length L of the side of a square as large as the region
+    step_seconds, horizon : length of a step Δt, and number of steps of a forecast, which lasts t
+    """
+    hours = step_seconds / 3600
+    far = min(0.5 * extent_km, _PACE_KM_H * min(horizon * hours, _LONGEST_H))
+    near = min(max(spacing_km, _PACE_KM_H * hours), 0.5 * far)
+    return near, float(np.sqrt(near * far)), far
 
 
 def steps_back(hours: float, step_seconds: int, history: int) -> int:
@@ -54,14 +89,21 @@ class View:
     change: Float[Tensor, "batch station place channel"]
     drift: Float[Tensor, "batch station place channel"]
 
+    def of(self, chosen: slice) -> View:
+        """Return the view of some of the stations."""
+        return View(self.centre[:, :, chosen], self.around[:, chosen], self.change[:, chosen], self.drift[:, chosen])
+
 
 class Surroundings(nn.Module):
     """Reader of scaled fields around stations; a place beyond the grid gets the border value, as in the equations."""
 
-    def __init__(self, grid: GridSpec, altitude: NDArray, stations: Stations, step_seconds: int, history: int) -> None:
+    def __init__(
+        self, grid: GridSpec, altitude: NDArray, stations: Stations, step_seconds: int, history: int,
+        rings_km: tuple[float, float, float] = RINGS_KM,
+    ) -> None:  # fmt: skip
         super().__init__()
         lat, lon = np.asarray(stations.lat, float)[:, None], np.asarray(stations.lon, float)[:, None]
-        east, north = np.array([(r * x, r * y) for r in RINGS_KM for x, y in COMPASS.values()]).T
+        east, north = np.array([(r * x, r * y) for r in rings_km for x, y in COMPASS.values()]).T
         # Near a pole a degree of longitude is no length.
         narrow = np.maximum(np.cos(np.radians(lat)), 0.1)
         places = (lat + np.degrees(north / _EARTH_KM), lon + np.degrees(east / _EARTH_KM / narrow))

@@ -60,6 +60,7 @@ class DryRun:
     seconds_per_step: float
     seconds_per_epoch: float
     seconds: float
+    seconds_of_first_guess: float
     courant: float | None
     model: dict[str, Any]
 
@@ -81,7 +82,11 @@ class DryRun:
             "checkpoint": f"{self.checkpoint_bytes / 1e6:.1f} MB, up to three are kept",
             "time": f"{self.seconds_per_step:.3g} s a step, {format_duration(self.seconds_per_epoch)} an epoch of "
             f"{self.steps_per_epoch:,} steps, at most {format_duration(self.seconds)} in all"
-            + (", the first guess apart" if "first_guess" in self.model else ""),
+            + (
+                f", {format_duration(self.seconds_of_first_guess)} of it the first guess"
+                if self.seconds_of_first_guess
+                else ""
+            ),
         }
         if self.courant is not None:
             facts["Courant"] = f"{self.courant:.3g} (largest of the first batch's forecast)"
@@ -114,6 +119,7 @@ def dry_run(config: Config, series: StationSeries, *, build: Build | None = None
         trial = _Trial(state)
         memory, measured = trial.memory()
         step, validation = trial.seconds(measured)
+        first_guess, needed = trial.preparation()
     first = state.plan.whole_batch(0)
     batch = source.batch(first)
     content = state.checkpoint()
@@ -131,13 +137,14 @@ def dry_run(config: Config, series: StationSeries, *, build: Build | None = None
         steps=state.plan.total,
         parameters=sum(p.numel() for p in learner.module.parameters()),
         # A checkpoint is copied out before it is written.
-        memory_bytes=memory + 2 * checkpoint,
+        memory_bytes=max(memory + 2 * checkpoint, needed),
         memory_measured=measured,
         free_bytes=_free(device),
         checkpoint_bytes=checkpoint,
         seconds_per_step=step,
         seconds_per_epoch=epoch,
-        seconds=step * state.plan.total + validation * windows["val"] * config.train.epochs,
+        seconds=first_guess + step * state.plan.total + validation * windows["val"] * config.train.epochs,
+        seconds_of_first_guess=first_guess,
         courant=trial.courant,
         model=dict(learner.describe()),
     )
@@ -175,6 +182,15 @@ class _Trial:
             self.state.learner.predict(self.state.source.batch(starts).to(self.state.device))
         validation = (time.perf_counter() - began) / len(starts)
         return self._step_seconds[size] * full / size, validation
+
+    def preparation(self) -> tuple[float, int]:
+        """Return the seconds of what a learner fits before its first step, and the peak memory of that [bytes]."""
+        if not hasattr(self.state.learner, "preparation_cost"):
+            return 0.0, 0
+        gc.collect()
+        self._reset()
+        cost = self.state.learner.preparation_cost(self.state.source)
+        return cost.seconds, (peak_memory() if self.on_cpu else torch.cuda.max_memory_allocated()) + cost.further_bytes
 
     def _peak_of(self, size: int) -> int:
         gc.collect()

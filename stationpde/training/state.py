@@ -172,6 +172,11 @@ def take_weights(module: torch.nn.Module, weights: Mapping[str, Tensor], where: 
     CorruptArtefactError
         With the name of the first that is missing, unexpected, or of another shape.
     """
+    for prefix, part in module.named_modules():
+        # The size of what was fitted before the first step may have been chosen by the fit.
+        if hasattr(part, "adapt_buffers"):
+            start = f"{prefix}." if prefix else ""
+            part.adapt_buffers({n.removeprefix(start): t for n, t in weights.items() if n.startswith(start)})
     tensors = module_tensors(module)
     odd = sorted(tensors.keys() ^ weights.keys())
     if odd:

@@ -51,7 +51,8 @@ def test_the_error_on_a_part_left_out_is_that_of_its_rows():
 def test_a_guide_is_fitted_on_tensors_without_a_model():
     series, scale = weather(places(), gaps=0.0), torch.tensor([1.0, 1.0, 300.0, 4.0, 0.1]).expand(12, 5)
 
-    def latest_and_change(history, issue_time):
+    def latest_and_change(history, issue_time, chosen):
+        history = history[:, :, chosen]
         now, change = history[:, -1], history[:, -1] - history[:, -2]
         pooled = torch.cat([torch.ones_like(now[..., :1]), change / scale], dim=-1)
         return GuidePredictors(pooled, pooled[..., :1], now[:, None].expand(-1, 2, -1, -1))

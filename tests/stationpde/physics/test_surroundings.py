@@ -14,11 +14,12 @@ from small_network import places, small_config, small_model, wild, windows
 from stationpde.guide.predictors import GROUPS, Predictors
 from stationpde.model.analysis import lift_history
 from stationpde.model.extended_terms import ExtendedTerms, tendencies_of
+from stationpde.model.model import StationPDEModel
 from stationpde.model.pde_branch import system_of
 from stationpde.model.slopes import Slopes
 from stationpde.physics import SUN_CHANNEL, THETA, TIME_CHANNELS, WIND, P, Q, equations
 from stationpde.physics.equations import TERMS
-from stationpde.physics.surroundings import PLACES, Surroundings, View, steps_back
+from stationpde.physics.surroundings import PLACES, RINGS_KM, Surroundings, View, ring_distances, steps_back
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,32 @@ def test_changes_of_the_surroundings_are_those_of_their_differences(model):
 def test_spans_are_whole_steps_within_the_history():
     assert [steps_back(hours, 10800, 16) for hours in (1, 3, 12, 24, 96)] == [1, 1, 4, 8, 15]
     assert steps_back(3, 3600, 48) == 3
+
+
+def test_distances_follow_spacing_extent_and_step():
+    # 103 stations 147 km apart on 1,490 km see about what the fixed distances show.
+    assert np.allclose(ring_distances(147.0, 1490.0, 10800, 8), RINGS_KM, rtol=0.08)
+    # Sparse stations over a continent look farther, small and dense networks nearer.
+    assert ring_distances(469.0, 3630.0, 10800, 8) == pytest.approx((469.0, 695.7, 1032.0), rel=1e-3)
+    assert ring_distances(25.0, 60.0, 3600, 24) == pytest.approx((15.0, 21.2, 30.0), rel=1e-2)
+    hourly, three_hourly = ring_distances(60.0, 3000.0, 3600, 24), ring_distances(60.0, 3000.0, 10800, 8)
+    assert hourly[0] < three_hourly[0] and hourly[2] == three_hourly[2]
+
+
+@given(spacing=st.floats(5.0, 2000.0), extent=st.floats(40.0, 2e4), step=st.sampled_from((3600, 10800)))
+def test_distances_grow_within_half_the_region(spacing, extent, step):
+    near, middle, far = ring_distances(spacing, extent, step, 8)
+    assert 0.0 < near < middle < far <= 0.5 * extent
+    assert near * far == pytest.approx(middle**2)
+
+
+def test_distances_are_saved_with_the_weights():
+    fixed, model = small_model(), small_model(small_config(overrides=("model.surroundings=network",)))
+    assert "kept.rings_km" not in fixed.state_dict() and fixed.region.rings_km == RINGS_KM
+    tensors = model.state_dict()
+    tensors["kept.rings_km"] = torch.tensor([100.0, 200.0, 400.0], dtype=torch.float64)  # of another version
+    again = StationPDEModel.from_tensors(model.config, model.statistics.stations.id, tensors)
+    assert model.region.rings_km != RINGS_KM and again.region.rings_km == (100.0, 200.0, 400.0)
 
 
 def test_each_group_of_products_adds_predictors(model):

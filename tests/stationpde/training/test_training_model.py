@@ -94,6 +94,7 @@ def test_a_dry_run_tells_shapes_numbers_and_time_and_writes_nothing(tmp_path, mo
     found = dry_run(tiny(), small_series())
     assert found.batch == {"history": [2, 4, 5, 5], "future": [2, 2, 5, 5]}
     assert found.steps == 4 and found.parameters > 1000 and found.seconds_per_epoch > 0
+    assert 0 < found.seconds_of_first_guess < found.seconds
     assert found.courant > 0 and found.model["diffusion_number"] == 0.01
     text = "\n".join(found.lines())
     assert all(word in text for word in ("parameters", "GB (measured)", "Courant", "diffusion number", "s an epoch"))
