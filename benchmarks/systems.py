@@ -65,7 +65,7 @@ class System(NamedTuple):
 
     title: str
     reference: str
-    taken: str
+    adopted: str
     differs: str
     model: str | None = None
 
@@ -159,7 +159,7 @@ def systems_page(folder: Path) -> str:
         if cell.task.leave_out == 0 and cell.task.recipe == "default":  # trainings of their own have rows of their own
             by_model.setdefault(cell.task.model, []).append(cell)
     rows = [
-        [f"**{system.title}** ({system.reference})", system.taken, system.differs, _score(system, by_model)]
+        [f"**{system.title}** ({system.reference})", system.adopted, system.differs, _score(system, by_model)]
         for system in SYSTEMS
     ]
     head = HEAD.format(caption=_caption(cells), ours=_ours(by_model), absent=_ABSENT)
