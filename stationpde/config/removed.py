@@ -127,7 +127,14 @@ REMOVED: Mapping[str, RemovedKey] = {
 }
 
 # Keys added after configurations were first hashed, and the value at which they change nothing.
-ADDED: Mapping[str, Any] = {"data.quality": "full"}
+ADDED: Mapping[str, Any] = {
+    "data.quality": "full",
+    "model.guide_rows": "thinned",
+    "model.guide_season": "none",
+    "model.simple_members": False,
+    "model.shares": "half_way",
+    "pde.update_start": 1.0,
+}
 # Keys that stand for removed ones: a hash has those instead.
 _REPLACEMENTS = ("model.inputs", "model.closure_form")
 

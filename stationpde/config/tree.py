@@ -33,11 +33,11 @@ from stationpde.config.sections import (
 )
 from stationpde.errors import ConfigError
 
-__all__ = ["ABLATIONS", "PRESETS", "VARIANTS", "Config"]
+__all__ = ["ABLATIONS", "PRESETS", "RECIPES", "VARIANTS", "Config"]
 
 PRESETS = ("weather2k", "meteonet", "demo", "tiny")
 VARIANTS = ("default", "paper")
-RECIPES = ("default", "paper")
+RECIPES = ("default", "paper", "travel")
 _GROW_UNDER_EULER = ("advection_upwind3", "advection_central2", "advection_central4")
 _LARGEST_STATE = 1 << 40
 _MOST_SUBSTEPS = 100_000
@@ -99,6 +99,11 @@ class Config(Section):
     def is_guided(self) -> bool:
         """Whether there is a guide; it guesses departures."""
         return self.model.guide == "linear" and self.model.state == "anomaly"
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the forecast of the field is mixed with others at the stations: guesses, or simple forecasts."""
+        return self.is_guided or self.model.simple_members
 
     @property
     def substeps(self) -> int:

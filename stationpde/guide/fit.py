@@ -110,7 +110,7 @@ def pooled_sums(batches: GuideBatches) -> list[Sums]:
     sums: list[Sums] = []
     for rows in batches.rows("shared fit"):
         part, chosen = rows.part, batches.pooled_stations(rows.number)
-        x, y = rows.pooled[:, chosen].flatten(0, 1), rows.target[:, chosen].flatten(0, 1)
+        x, y = rows.pooled[:, chosen].flatten(0, 1), batches.linear_target(rows)[:, chosen].flatten(0, 1)
         if not sums:
             sums = [Sums.zeros((FOLDS,), x.shape[-1], (y.shape[1], 1), torch.float64) for _ in range(y.shape[-1])]
         everything = (x.T @ x).double()
@@ -131,7 +131,8 @@ def _local_sums(batches: GuideBatches, folds: Tensor, group: slice) -> Sums:
     """
     sums: Sums | None = None
     for rows in batches.rows("fit of each station"):
-        part, shared, x, y = rows.part, rows.pooled[:, group], rows.local[:, group].movedim(1, 0), rows.target[:, group]
+        part, shared, x = rows.part, rows.pooled[:, group], rows.local[:, group].movedim(1, 0)
+        y = batches.linear_target(rows)[:, group]
         residual = y - (shared @ folds[part].to(shared.dtype)).unflatten(-1, y.shape[-2:])
         residual = torch.nan_to_num(residual).movedim(1, 0)
         if sums is None:

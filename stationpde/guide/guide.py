@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from stationpde.guide.mixture import Mixture
 from stationpde.guide.network import GuideNetwork
 
 if TYPE_CHECKING:
@@ -27,11 +28,8 @@ __all__ = ["INITIAL_SHARE", "Guide"]
 INITIAL_SHARE = 0.8
 
 
-class Guide(nn.Module):
+class Guide(Mixture):
     """Weights of the fits, and the share of each guess in the forecast; without effect until they are fitted.
-
-    Shares are no parameters of the training: on windows that a forecast was fitted to it looks better than it is. They
-    are set on windows that neither guide nor field has seen (`stationpde.guide.shares`).
 
     Parameters
     ----------
@@ -41,24 +39,25 @@ class Guide(nn.Module):
     horizon : number of leads
     channels : number of observed variables
     network : perceptrons of the second guess; None for the linear guess alone
+    others : number of further forecasts that are mixed in after the guesses
+    keeps_evidence : as in `Mixture`
     """
 
     pooled: Tensor
     local: Tensor
-    fitted: Tensor
-    share: Tensor
 
     def __init__(
         self, predictors: int, local_predictors: int, stations: int, horizon: int, channels: int,
-        network: GuideNetwork | None = None,
+        network: GuideNetwork | None = None, others: int = 0, keeps_evidence: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.horizon, self.channels, self.network = horizon, channels, network
-        outputs, guesses = horizon * channels, 1 if network is None else 2
+        guesses = 1 if network is None else 2
+        share = torch.full((guesses + others, horizon, channels), INITIAL_SHARE / guesses)
+        share[guesses:] = 0.0
+        super().__init__(share, is_fitted=False, keeps_evidence=keeps_evidence)
+        self.network, self.guesses = network, guesses
+        outputs = horizon * channels
         self.register_buffer("pooled", torch.zeros(predictors, outputs))
         self.register_buffer("local", torch.zeros(stations, local_predictors, outputs))
-        self.register_buffer("fitted", torch.zeros(()))
-        self.register_buffer("share", torch.full((guesses, horizon, channels), INITIAL_SHARE / guesses))
 
     def forward(
         self,
@@ -86,18 +85,3 @@ class Guide(nn.Module):
         if self.network is not None:
             guesses.append(self.network(pooled, issue_time, place, number, trained_on))
         return torch.stack(guesses).unflatten(-1, (self.horizon, self.channels)).movedim(3, 2)
-
-    def mix(self, guided: Tensor, field: Tensor, lead: int | Tensor) -> Tensor:
-        """Mix guesses ``guided`` by their shares with ``field``, both observed variables at the stations [SI].
-
-        Beyond the horizon that was fitted the result is ``field``.
-        """
-        if isinstance(lead, Tensor):
-            row = (lead.clamp(max=self.horizon) - 1).reshape(1)
-            guess = guided.index_select(2, row)[:, :, 0]
-            share = self.share.index_select(1, row) * (self.fitted * (lead <= self.horizon).to(guess.dtype))
-        elif lead > self.horizon:
-            return field
-        else:
-            guess, share = guided[:, :, lead - 1], self.share[:, lead - 1 : lead] * self.fitted
-        return field + (share[:, None] * (guess - field)).sum(dim=0)
