@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    rich_markup_mode=None, help="Pictures: router, errors, altitude, map, series, physics, shares, transport, parts, w-alt."
+    rich_markup_mode=None,
+    help="Pictures: router, errors, altitude, map, series, physics, shares, transport, parts, w-alt.",
 )
 
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="F.png", help="The picture: png, svg or pdf.")]

@@ -101,11 +101,6 @@ class Config(Section):
         return self.model.guide == "linear" and self.model.state == "anomaly"
 
     @property
-    def is_mixed(self) -> bool:
-        """Whether the forecast of the field is mixed with others at the stations: guesses, or simple forecasts."""
-        return self.is_guided or self.model.simple_members
-
-    @property
     def substeps(self) -> int:
         """Return K, the number of PDE sub-steps in a forecast interval."""
         return round(self.data.step_seconds / self.pde.dt)

@@ -51,7 +51,8 @@ class Shares:
         if self.evidence is None:
             return "Set on two fifths of the validation windows."
         windows, days, prior = self.evidence
-        return f"Set on {windows:,.0f} validation windows of {days:,.0f} days; {prior:.0%} of the weight is the prior's."
+        rests = f"{windows:,.0f} validation windows of {days:,.0f} days"
+        return f"Set on {rests}; {prior:.0%} of the weight is that of the prior."
 
 
 def shares_of(model: StationPDEModel) -> Shares | None:
