@@ -11,8 +11,8 @@ those of the variable, of all variables and a prior as so many further days:
 
 .. math:: \min_w\ n\,\hat E_{lc} + n_1\,\hat E_c + n_2\,\hat E + n_3\,\lVert w - w_0 \rVert^2
 
-Stations and windows of a day err alike, so that days count and not windows. Each :math:`\hat E_{lc}` is divided by its
-mean diagonal, or late leads would decide for early ones.
+Stations and windows of a day err alike, so that days count and not windows. Each :math:`\hat E_{lc}` is divided by the
+least error in it: late leads do not decide for early ones, and the prior gives nothing to a member that is far behind.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _SHRINK = 1.0
 _VARIABLE_DAYS, _ALL_DAYS, _PRIOR_DAYS = 10.0, 4.0, 2.0
 # Share of guesses and field together in the prior; the rest is that of the simple forecasts.
 _PRIOR_LEARNED = 0.8
+# Least error of a member, as a share of the mean over members: one that happens to be perfect must not divide by zero.
+_LEAST_OF_MEAN = 1e-3
 # Issue days are counted in a table of so many, over which they wrap: 22 years.
 _DAY_TABLE = 8192
 # Two forecasts that differ by less in all windows, in standard deviations squared, are the same.
@@ -116,7 +118,9 @@ def shares_by_days(
     days : days of issue in the sums
     prior : shares without evidence, ``[member]``; they add up to one
     """
-    size = products.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
+    each_error = products.diagonal(dim1=-2, dim2=-1)
+    mean = each_error.mean(dim=-1)[..., None, None]
+    size = torch.maximum(each_error.amin(dim=-1)[..., None, None], _LEAST_OF_MEAN * mean)
     seen = size > 0.0
     each = torch.where(seen, products / torch.where(seen, size, 1.0), 0.0)
     of_variable = each.sum(dim=0, keepdim=True) / seen.sum(dim=0, keepdim=True).clamp(min=1)
