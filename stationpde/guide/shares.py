@@ -33,8 +33,9 @@ __all__ = ["Evidence", "ShareSums", "best_shares", "fitted_shares", "prior_share
 
 # Weight of the sums over all leads of a variable in the fit of each lead's share.
 _SHRINK = 1.0
-# Days that the sums of the variable, those of all variables, and the prior count for, beside the days of validation.
-_VARIABLE_DAYS, _ALL_DAYS, _PRIOR_DAYS = 10.0, 4.0, 2.0
+# Days that the sums of the variable and those of all variables count for, beside the days of validation; and the prior,
+# in a record of weeks. With more days of validation it counts for less: half at thirty of them.
+_VARIABLE_DAYS, _ALL_DAYS, _PRIOR_DAYS, _FREE_DAYS = 5.0, 2.0, 20.0, 30.0
 # Share of guesses and field together in the prior; the rest is that of the simple forecasts.
 _PRIOR_LEARNED = 0.8
 # Least error of a member, as a share of the mean over members: one that happens to be perfect must not divide by zero.
@@ -129,8 +130,9 @@ def shares_by_days(
     # w adds up to one, hence w - w₀ = (I - w₀ 1ᵀ) w: a square form in w as the errors are.
     away = torch.eye(count, dtype=products.dtype) - prior.to(products.dtype)[:, None]
     distance = away.T @ away
-    drawn = days * each + _VARIABLE_DAYS * of_variable + _ALL_DAYS * of_all + _PRIOR_DAYS * distance
-    weight = _PRIOR_DAYS / (days + _VARIABLE_DAYS + _ALL_DAYS + _PRIOR_DAYS)
+    prior_days = _PRIOR_DAYS * _FREE_DAYS / (days + _FREE_DAYS)
+    drawn = days * each + _VARIABLE_DAYS * of_variable + _ALL_DAYS * of_all + prior_days * distance
+    weight = prior_days / (days + _VARIABLE_DAYS + _ALL_DAYS + prior_days)
     return best_shares(drawn), weight
 
 

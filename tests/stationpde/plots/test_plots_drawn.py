@@ -179,7 +179,8 @@ def test_maps_series_and_physics_are_drawn_whatever_a_station_is_called(tmp_path
 def test_shares_are_drawn_whole_and_say_what_they_rest_on(tmp_path):
     members = ("linear guess", "perceptrons", "persistence", "yesterday", "climatology", "field")
     values = np.random.default_rng(0).dirichlet(np.ones(6), (24, 5)).transpose(2, 0, 1)
-    path = draw_shares(values, members, range(1, 25), tmp_path / "shares.png", "Set on 19 validation windows of 6 days.")
+    about = "Set on 19 validation windows of 6 days."
+    path = draw_shares(values, members, range(1, 25), tmp_path / "shares.png", about)
     # Bars that add up to one fill the panels; without a member a gap would stay.
     assert ink(path) > 0.5
     less = draw_shares(values[:-1], members[:-1], range(1, 25), tmp_path / "less.png")
