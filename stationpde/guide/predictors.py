@@ -60,9 +60,7 @@ class Predictors:
     season : whether to add the season, alone and in products with the day and the latest state
     """
 
-    def __init__(
-        self, step_seconds: int, history: int, groups: tuple[str, ...] = GROUPS, season: bool = False
-    ) -> None:
+    def __init__(self, step_seconds: int, history: int, groups: tuple[str, ...] = GROUPS, season: bool = False) -> None:
         self.groups, self.season = groups, season
         self._back = {hours: steps_back(hours, step_seconds, history) for hours in (3, 6, 9, 12, 15, 18, 21, 24)}
         self._day = max(1, min(history, round(DAY / step_seconds)))
