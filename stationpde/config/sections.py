@@ -167,8 +167,8 @@ class ModelSection(Section):
     lead was observed. ``all``: every window as long as they have fewer than a million rows, a gap between two observed
     leads bridged."""
     guide_season: Literal["none", "auto"] = "none"
-    """Season in the guide: ``auto`` adds the first harmonic of the year, alone and times the day and the latest state,
-    to the predictors where training covers a year and three quarters; a shorter record holds no season twice."""
+    """Season in the guide: ``auto`` adds the first harmonic of the year, alone and times the day, to the predictors
+    where training covers a year and three quarters; a shorter record holds no season twice."""
     simple_members: Switch = False
     """Mix persistence, the same hour yesterday and the climatology into the forecast, beside guesses and field."""
     shares: Literal["half_way", "by_days"] = "half_way"

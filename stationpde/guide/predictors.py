@@ -57,7 +57,7 @@ class Predictors:
     step_seconds : cadence of the model
     history : number of steps in a history
     groups : products that are used, of `GROUPS`
-    season : whether to add the season, alone and in products with the day and the latest state
+    season : whether to add the season, alone and in products with the day
     """
 
     def __init__(self, step_seconds: int, history: int, groups: tuple[str, ...] = GROUPS, season: bool = False) -> None:
@@ -115,7 +115,7 @@ class Predictors:
             around = view.around[..., ring(_MIDDLE_RING), :].flatten(-2)
             columns += [_product(torch.cat([now, field, around], -1), there)]
         if self.season:
-            columns.append(_seasonal(time, hour, torch.cat([now, field], -1)))
+            columns.append(_seasonal(time, hour))
         return torch.cat(columns, dim=-1)
 
     def origins(self, channels: int) -> list[frozenset[str]]:
@@ -149,7 +149,7 @@ class Predictors:
         if "place" in self.groups:
             add(station + field + [around] * (4 * channels), [set()] * 3, "place")
         if self.season:
-            add([set(), *day, *station, *field], [set()] * 2, "season")
+            add([set(), *day], [set()] * 2, "season")
         return [frozenset(names) for names in origins]
 
     def local(
@@ -164,7 +164,7 @@ class Predictors:
         columns += [field, self._earlier(view.centre, 6), view.around.flatten(-2), drift]
         columns.append(_product(torch.cat([now, field, _slope(view)], -1), hour))
         if self.season:
-            columns.append(_seasonal(time, hour, now))
+            columns.append(_seasonal(time, hour))
         return torch.cat(columns, dim=-1)
 
     def _earlier(self, series: Tensor, hours: int) -> Tensor:
@@ -196,11 +196,11 @@ def day_waves(time: Int64[Tensor, " row"], dtype: torch.dtype) -> Float[Tensor, 
     return torch.stack([day.sin(), day.cos(), (2.0 * day).sin(), (2.0 * day).cos()], dim=-1)
 
 
-def _seasonal(time: Tensor, hour: Tensor, state: Tensor) -> Float[Tensor, "batch station product"]:
-    """Return the first harmonic of the year, alone and times the harmonics of the day and a state."""
-    year = torch.stack(annual_harmonics(time, 1, False, torch), dim=-1).to(state.dtype)
-    year = year[:, None].expand(-1, state.shape[1], -1)
-    return _product(torch.cat([torch.ones_like(state[..., :1]), hour, state], -1), year)
+def _seasonal(time: Tensor, hour: Tensor) -> Float[Tensor, "batch station product"]:
+    """Return the first harmonic of the year, alone and times the harmonics of the day."""
+    year = torch.stack(annual_harmonics(time, 1, False, torch), dim=-1).to(hour.dtype)
+    year = year[:, None].expand(-1, hour.shape[1], -1)
+    return _product(torch.cat([torch.ones_like(hour[..., :1]), hour], -1), year)
 
 
 def _hours(time: Tensor, like: Tensor) -> Float[Tensor, "batch station 4"]:

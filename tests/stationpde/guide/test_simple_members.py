@@ -141,7 +141,7 @@ def test_the_season_is_told_where_training_holds_it_twice():
         pooled, local = guess.predictors.counts(5, config.data.history)
         assert len(guess.predictors.origins(5)) == pooled
         plain = FirstGuess(small_config(), days).predictors.counts(5, config.data.history)
-        assert (pooled - plain[0], local - plain[1]) == ((30, 20) if told else (0, 0))
+        assert (pooled - plain[0], local - plain[1]) == ((10, 10) if told else (0, 0))
 
 
 def test_all_rows_are_taken_when_they_are_asked_for():
