@@ -54,7 +54,7 @@ def ablate(
 
     Example: stationpde ablate obs.zarr --parts no_pde,no_closure --seeds 0:3 -o out
     """
-    from stationpde.config import VARIANTS
+    from stationpde.config import RECIPES, VARIANTS
     from stationpde.evaluation import Ablation, BenchmarkPlan, ablation_models, parts_of, write_ablation
 
     kind = choice(variant, "--variant", VARIANTS)
@@ -63,7 +63,7 @@ def ablate(
     plan = BenchmarkPlan(
         store=store, protocol=protocol, models=ablation_models(chosen, kind), seeds=tuple(seeds_of(seeds)),
         out=output or Path("runs") / f"ablation-{name}-{protocol}", cells=cells, jobs=jobs, command=typed(),
-        recipe=choice(recipe, "--recipe", ("default", "paper")), overrides=tuple(overrides or ()),
+        recipe=choice(recipe, "--recipe", RECIPES), overrides=tuple(overrides or ()),
         cap=cap_seconds(cap), quality=choice(quality, "--quality", ("gross", "full")),
         max_seconds=None if max_time is None else span_seconds(max_time, "--max-time"),
     )  # fmt: skip

@@ -63,15 +63,17 @@ def benchmark(
     Finished cells are small files in OUTPUT/cells; results.json, results.md and pictures of the errors by lead
     (errors-24h.png) are written beside them. Seeds are those of models that draw random numbers, keys that --set
     changes are changed for all models. The cap is 15min by default; the recipe paper (AdamW 1e-4, 10 epochs) has one
-    only if --cap is given. paper:recipe_paper and paper:ten_epochs are trained so beside the others, without a cap.
+    only if --cap is given. paper:recipe_paper and paper:ten_epochs are trained so beside the others, without a cap,
+    default:recipe_travel with the recipe travel and the cap of the others.
 
     Example: stationpde benchmark obs.zarr --models default,ridge_nb --seeds 0:3 -o out
     """
+    from stationpde.config import RECIPES
     from stationpde.evaluation import BenchmarkPlan, draw_results, write_results_section
 
     name = Path(store).parent.name if Path(store).is_file() else Path(store).stem
     target = output or Path("runs") / f"benchmark-{name}-{protocol}"
-    chosen = choice(recipe, "--recipe", ("default", "paper"))
+    chosen = choice(recipe, "--recipe", RECIPES)
     names, model_seeds = _models(models)
     hours, horizon_seeds = _hours(horizons)
     plan = BenchmarkPlan(

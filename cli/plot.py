@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    rich_markup_mode=None, help="Pictures: router, errors, altitude, map, series, physics, transport, parts, w-alt."
+    rich_markup_mode=None,
+    help="Pictures: router, errors, altitude, map, series, physics, shares, transport, parts, w-alt.",
 )
 
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="F.png", help="The picture: png, svg or pdf.")]
@@ -167,6 +168,24 @@ def physics(run: Run, output: Output, force: Force = False) -> None:
         raise typer.BadParameter("this model has no physical branch", param_hint="RUN")
     values = {name: {"value": c.value, "unit": c.unit} for name, c in coefficients.items()}
     _show(draw_physics(coefficients, output), values)
+
+
+@app.command()
+def shares(run: Run, output: Output, force: Force = False) -> None:
+    """Draw the shares of guesses, simple forecasts and field in the forecast at the stations.
+
+    Example: stationpde plot shares runs/w2k -o shares.png
+    """
+    from stationpde.model import shares_of
+    from stationpde.plots import check_picture, draw_shares
+    from stationpde.runs import load_run
+
+    check_picture(output, force)
+    mixed = shares_of(load_run(run, backend="torch").model)
+    if mixed is None:
+        raise typer.BadParameter("the field of this model is all its forecast", param_hint="RUN")
+    console.text(mixed.about())
+    _show(draw_shares(mixed.values, mixed.members, mixed.lead_hours, output, mixed.about()), mixed.by_variable)
 
 
 @app.command()

@@ -131,6 +131,11 @@ ADDED: Mapping[str, Any] = {
     "data.quality": "full",
     "model.guide_local": "single",
     "model.surroundings": "fixed",
+    "model.guide_rows": "thinned",
+    "model.guide_season": "none",
+    "model.simple_members": False,
+    "model.shares": "half_way",
+    "pde.update_start": 1.0,
 }
 # Keys that stand for removed ones: a hash has those instead.
 _REPLACEMENTS = ("model.inputs", "model.closure_form")

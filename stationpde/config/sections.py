@@ -169,6 +169,19 @@ class ModelSection(Section):
     surroundings: Literal["fixed", "network"] = "fixed"
     """Distances at which surroundings are seen: 150, 350 and 700 km, or those of `ring_distances`, which follow
     spacing and extent of the network and the step of the forecast."""
+    guide_rows: Literal["thinned", "all"] = "thinned"
+    """Rows that the guide is fitted on. ``thinned``: at most 3,600 windows, and of a target those rows in which every
+    lead was observed. ``all``: every window as long as they have fewer than a million rows, a gap between two observed
+    leads bridged."""
+    guide_season: Literal["none", "auto"] = "none"
+    """Season in the guide: ``auto`` adds the first harmonic of the year, alone and times the day, to the predictors
+    where training covers a year and three quarters; a shorter record holds no season twice."""
+    simple_members: Switch = False
+    """Mix persistence, the same hour yesterday and the climatology into the forecast, beside guesses and field."""
+    shares: Literal["half_way", "by_days"] = "half_way"
+    """How shares of guesses and field are estimated. ``half_way``: those of a lead are drawn half-way to those of its
+    variable. ``by_days``: to those of its variable, of all variables, and to a prior, the more the fewer days of
+    validation there are."""
     pde_branch: Switch = True
     """Evolve the field by the equations; without them the data branch alone does."""
     data_branch: Switch = True
@@ -215,6 +228,9 @@ class PDESection(Section):
     """Wind in m/s that fixes the number of stable parts of a sub-step; the advecting wind is limited to it."""
     pressure_gradient: Switch = False
     """Add a learned share of −(1/ρ)∇p to the wind; needs pressure without its terrain part (``model.state``)."""
+    update_start: Share = 1.0
+    """Factor γ of wind and pressure before the first step; near nothing, the equations move them only as far as the
+    record supports it."""
     backend: Literal["auto", "torch", "fused", "inductor"] = "auto"
     """Implementation of the equations; ``auto`` takes the fused kernel where a C compiler is found."""
 

@@ -33,11 +33,11 @@ from stationpde.config.sections import (
 )
 from stationpde.errors import ConfigError
 
-__all__ = ["ABLATIONS", "PRESETS", "VARIANTS", "Config"]
+__all__ = ["ABLATIONS", "PRESETS", "RECIPES", "VARIANTS", "Config"]
 
 PRESETS = ("weather2k", "meteonet", "demo", "tiny")
 VARIANTS = ("default", "field", "paper")
-RECIPES = ("default", "paper")
+RECIPES = ("default", "paper", "travel")
 _GROW_UNDER_EULER = ("advection_upwind3", "advection_central2", "advection_central4")
 _LARGEST_STATE = 1 << 40
 _MOST_SUBSTEPS = 100_000

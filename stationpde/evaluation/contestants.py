@@ -39,17 +39,22 @@ _PEER_TRAIN: Mapping[str, Any] = {
 }  # fmt: skip
 
 
+Recipe = Literal["default", "paper", "travel"]
+
+
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A training without a cap that a model of a table may have instead of the table's."""
+    """A training that a model of a table may have instead of the table's: without a cap, unless it ``keeps_cap``."""
 
     title: str
-    recipe: Literal["default", "paper"] = "default"
+    recipe: Recipe = "default"
     overrides: tuple[str, ...] = ()
+    keeps_cap: bool = False
 
 
 TRAININGS: Mapping[str, Training] = {
     "recipe_paper": Training("trained as printed", recipe="paper"),
+    "recipe_travel": Training("recipe travel", recipe="travel", keeps_cap=True),
     "ten_epochs": Training("ten epochs", overrides=("train.epochs=10",)),
 }
 # Keys of training that decide the numbers of a trained baseline, in the names of `Config.identity`.
@@ -68,7 +73,7 @@ class Task:
     hours: int
     model: str
     seed: int | None = None
-    recipe: Literal["default", "paper"] = "default"
+    recipe: Recipe = "default"
     overrides: tuple[str, ...] = ()
     cap: float | None = None
     leave_out: int = 0
@@ -77,7 +82,7 @@ class Task:
     def name(self) -> str:
         """File name of the cell without the suffix."""
         model, _, training = self.model.partition(":")
-        training = training or ("recipe_paper" if self.recipe == "paper" else "")
+        training = training or (f"recipe_{self.recipe}" if self.recipe != "default" else "")
         trained = f"-{training}" if training else ""
         seed = "" if self.seed is None else f"-seed{self.seed}"
         unseen = f"-left_out{self.leave_out}" if self.leave_out else ""
@@ -130,9 +135,11 @@ class Contestant:
     def task(self, task: Task) -> Task:
         """Return a cell of the table with this model's own training in place of the table's, if it has one."""
         if self.training is None:
-            return task
+            # A peer has no recipe but the paper's: its cells serve beside every other.
+            return task if self.peer is None or task.recipe == "paper" else replace(task, recipe="default")
         overrides = (*task.overrides, *self.training.overrides)
-        return replace(task, recipe=self.training.recipe, overrides=overrides, cap=None)
+        cap = task.cap if self.training.keeps_cap else None
+        return replace(task, recipe=self.training.recipe, overrides=overrides, cap=cap)
 
     def config(self, task: Task) -> Config:
         """Build the whole configuration of a cell, before the search on validation."""

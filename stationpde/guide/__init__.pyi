@@ -6,6 +6,8 @@ from .fit_cost import FitCost as FitCost
 from .fit_cost import fit_cost as fit_cost
 from .guide import Guide as Guide
 from .last_day import LastDay as LastDay
+from .last_day import holds_seasons as holds_seasons
+from .mixture import Mixture as Mixture
 from .network import GuideNetwork as GuideNetwork
 from .network_fit import NetworkFitSettings as NetworkFitSettings
 from .predictors import GuidePredictors as GuidePredictors
@@ -13,4 +15,9 @@ from .predictors import Predictors as Predictors
 from .rows import FOLDS as FOLDS
 from .rows import GuideBatches as GuideBatches
 from .rows import Report as Report
+from .shares import Evidence as Evidence
 from .shares import ShareSums as ShareSums
+from .shares import prior_shares as prior_shares
+from .shares import shares_by_days as shares_by_days
+from .simple import SIMPLE as SIMPLE
+from .simple import simple_forecasts as simple_forecasts

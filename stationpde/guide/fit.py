@@ -130,7 +130,7 @@ def pooled_sums(batches: GuideBatches) -> list[Sums]:
     """Add up sums over windows and stations for each variable; in double, as float32 has no decimals left there."""
     sums: list[Sums] = []
     for rows in batches.rows("shared fit", stations_of=batches.pooled_stations):
-        part, x, y = rows.part, rows.pooled.flatten(0, 1), rows.target.flatten(0, 1)
+        part, x, y = rows.part, rows.pooled.flatten(0, 1), batches.linear_target(rows).flatten(0, 1)
         if not sums:
             sums = [Sums.zeros((FOLDS,), x.shape[-1], (y.shape[1], 1), torch.float64) for _ in range(y.shape[-1])]
         everything = (x.T @ x).double()
@@ -179,7 +179,8 @@ def _local_sums(batches: GuideBatches, folds: Tensor, group: slice) -> Sums:
     """
     sums: Sums | None = None
     for rows in batches.rows("fit of each station", stations_of=lambda _: group):
-        part, shared, x, y = rows.part, rows.pooled, rows.local.movedim(1, 0), rows.target
+        part, shared, x = rows.part, rows.pooled, rows.local.movedim(1, 0)
+        y = batches.linear_target(rows)
         residual = y - (shared @ folds[part].to(shared.dtype)).unflatten(-1, y.shape[-2:])
         residual = torch.nan_to_num(residual).movedim(1, 0)
         if sums is None:

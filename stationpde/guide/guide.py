@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from stationpde.guide.mixture import Mixture
 from stationpde.guide.network import GuideNetwork
 
 if TYPE_CHECKING:
@@ -29,11 +30,8 @@ INITIAL_SHARE = 0.8
 LocalForm = Literal["single", "blocks"]
 
 
-class Guide(nn.Module):
+class Guide(Mixture):
     """Weights of the fits, and the share of each guess in the forecast; without effect until they are fitted.
-
-    Shares are no parameters of the training: on windows that a forecast was fitted to it looks better than it is. They
-    are set on windows that neither guide nor field has seen (`stationpde.guide.shares`).
 
     Parameters
     ----------
@@ -44,25 +42,26 @@ class Guide(nn.Module):
     channels : number of observed variables
     network : perceptrons of the second guess; None for the linear guess alone
     local_form : ``single``, or ``blocks``: weights of stations in half precision, or of no station at all
+    others : number of further forecasts that are mixed in after the guesses
+    keeps_evidence : as in `Mixture`
     """
 
     pooled: Tensor
     local: Tensor
-    fitted: Tensor
-    share: Tensor
 
     def __init__(
         self, predictors: int, local_predictors: int, stations: int, horizon: int, channels: int,
-        network: GuideNetwork | None = None, local_form: LocalForm = "single",
+        network: GuideNetwork | None = None, others: int = 0, keeps_evidence: bool = False,
+        local_form: LocalForm = "single",
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.horizon, self.channels, self.network, self.local_form = horizon, channels, network, local_form
-        self.stations = stations
-        outputs, guesses = horizon * channels, 1 if network is None else 2
+        guesses = 1 if network is None else 2
+        share = torch.full((guesses + others, horizon, channels), INITIAL_SHARE / guesses)
+        share[guesses:] = 0.0
+        super().__init__(share, is_fitted=False, keeps_evidence=keeps_evidence)
+        self.network, self.guesses, self.local_form, self.stations = network, guesses, local_form, stations
+        outputs = horizon * channels
         self.register_buffer("pooled", torch.zeros(predictors, outputs))
         self.register_buffer("local", torch.zeros(stations, local_predictors, outputs))
-        self.register_buffer("fitted", torch.zeros(()))
-        self.register_buffer("share", torch.full((guesses, horizon, channels), INITIAL_SHARE / guesses))
 
     def forward(
         self,
@@ -112,18 +111,3 @@ class Guide(nn.Module):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *further: Any) -> None:
         self.adapt_buffers({"local": state_dict[f"{prefix}local"]} if f"{prefix}local" in state_dict else {})
         super()._load_from_state_dict(state_dict, prefix, *further)
-
-    def mix(self, guided: Tensor, field: Tensor, lead: int | Tensor) -> Tensor:
-        """Mix guesses ``guided`` by their shares with ``field``, both observed variables at the stations [SI].
-
-        Beyond the horizon that was fitted the result is ``field``.
-        """
-        if isinstance(lead, Tensor):
-            row = (lead.clamp(max=self.horizon) - 1).reshape(1)
-            guess = guided.index_select(2, row)[:, :, 0]
-            share = self.share.index_select(1, row) * (self.fitted * (lead <= self.horizon).to(guess.dtype))
-        elif lead > self.horizon:
-            return field
-        else:
-            guess, share = guided[:, :, lead - 1], self.share[:, lead - 1 : lead] * self.fitted
-        return field + (share[:, None] * (guess - field)).sum(dim=0)

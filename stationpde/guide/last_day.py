@@ -24,15 +24,22 @@ from stationpde.physics import DAY, WIND, P, View, to_observed
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["LastDay", "covers_full_year"]
+__all__ = ["LastDay", "covers_full_year", "holds_seasons"]
 
 # A year, less a few days that a record of one may lack.
 _YEAR_DAYS = 360.0
+# From so long a training on most seasons are there twice; a record of 14 months has the weather of each week once.
+_SEASONS_DAYS = 640.0
 
 
 def covers_full_year(days: float) -> bool:
     """Return whether a training period of so many days covers every season."""
     return days >= _YEAR_DAYS
+
+
+def holds_seasons(days: float) -> bool:
+    """Return whether a training period of so many days tells the season from the weather of one year."""
+    return days >= _SEASONS_DAYS
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fields.windows import annual_harmonics
 from stationpde.physics import DAY, PLACES, POSITION_FEATURES, THETA, WIND, P, Q, View, ring, slopes_across, steps_back
 
 if TYPE_CHECKING:
@@ -56,10 +57,11 @@ class Predictors:
     step_seconds : cadence of the model
     history : number of steps in a history
     groups : products that are used, of `GROUPS`
+    season : whether to add the season, alone and in products with the day
     """
 
-    def __init__(self, step_seconds: int, history: int, groups: tuple[str, ...] = GROUPS) -> None:
-        self.groups = groups
+    def __init__(self, step_seconds: int, history: int, groups: tuple[str, ...] = GROUPS, season: bool = False) -> None:
+        self.groups, self.season = groups, season
         self._back = {hours: steps_back(hours, step_seconds, history) for hours in (3, 6, 9, 12, 15, 18, 21, 24)}
         self._day = max(1, min(history, round(DAY / step_seconds)))
         every = max(1, history // _STATION_STEPS)
@@ -112,6 +114,8 @@ class Predictors:
             there = place.expand(now.shape[0], *place.shape)
             around = view.around[..., ring(_MIDDLE_RING), :].flatten(-2)
             columns += [_product(torch.cat([now, field, around], -1), there)]
+        if self.season:
+            columns.append(_seasonal(time, hour))
         return torch.cat(columns, dim=-1)
 
     def origins(self, channels: int) -> list[frozenset[str]]:
@@ -144,6 +148,8 @@ class Predictors:
             add(warmth, day[_FIRST_HARMONIC], "cloud")
         if "place" in self.groups:
             add(station + field + [around] * (4 * channels), [set()] * 3, "place")
+        if self.season:
+            add([set(), *day], [set()] * 2, "season")
         return [frozenset(names) for names in origins]
 
     def local(
@@ -156,7 +162,10 @@ class Predictors:
         columns += [self._earlier(departures, hours) for hours in (3, 6, 9, 15, 18, 21)]
         drift = view.drift[..., _MIDDLE_AND_FAR, :].flatten(-2)
         columns += [field, self._earlier(view.centre, 6), view.around.flatten(-2), drift]
-        return torch.cat([*columns, _product(torch.cat([now, field, _slope(view)], -1), hour)], dim=-1)
+        columns.append(_product(torch.cat([now, field, _slope(view)], -1), hour))
+        if self.season:
+            columns.append(_seasonal(time, hour))
+        return torch.cat(columns, dim=-1)
 
     def _earlier(self, series: Tensor, hours: int) -> Tensor:
         return series[:, series.shape[1] - 1 - self._back[hours]]
@@ -182,9 +191,16 @@ class Predictors:
 
 
 def day_waves(time: Int64[Tensor, " row"], dtype: torch.dtype) -> Float[Tensor, "row 4"]:
-    """Return the first two harmonics of the day; not of the year, as one year does not hold a season twice."""
+    """Return the first two harmonics of the day."""
     day = torch.remainder(time, int(DAY)).to(dtype) * (2.0 * math.pi / DAY)
     return torch.stack([day.sin(), day.cos(), (2.0 * day).sin(), (2.0 * day).cos()], dim=-1)
+
+
+def _seasonal(time: Tensor, hour: Tensor) -> Float[Tensor, "batch station product"]:
+    """Return the first harmonic of the year, alone and times the harmonics of the day."""
+    year = torch.stack(annual_harmonics(time, 1, False, torch), dim=-1).to(hour.dtype)
+    year = year[:, None].expand(-1, hour.shape[1], -1)
+    return _product(torch.cat([torch.ones_like(hour[..., :1]), hour], -1), year)
 
 
 def _hours(time: Tensor, like: Tensor) -> Float[Tensor, "batch station 4"]:

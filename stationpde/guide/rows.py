@@ -32,6 +32,8 @@ StationChoice = Callable[[int], slice]
 FOLDS = 5
 # Enough for some hundred predictors; more rows only cost time.
 _MOST_ROWS, _MOST_WINDOWS, _BATCH = 400_000, 3600, 32
+# With all rows asked for, a network of few stations has more windows: as many as make so many rows.
+_ALL_ROWS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +73,7 @@ class GuideBatches:
     scale : of observed departures at each station, SI
     places : row and column in the region and altitude of each station
     report : progress callback of each pass; an exception that it raises ends the fit
+    takes_all : every window up to a million rows, and gaps between two observed leads bridged in linear fits
     """
 
     def __init__(
@@ -82,10 +85,13 @@ class GuideBatches:
         scale: Float[Tensor, "station channel"],
         places: Float[Tensor, "station 3"],
         report: Report,
+        takes_all: bool = False,
     ) -> None:
         windows = Windows.of(series, spec, split, require=("train",))
         self.predictors_of, self.scale, self.places, self.report = predictors_of, scale, places, report
-        self.starts = sampled(windows.train, windows.steps_of_day)
+        self.takes_all = takes_all
+        most = max(_MOST_WINDOWS, _ALL_ROWS // len(places)) if takes_all else _MOST_WINDOWS
+        self.starts = sampled(windows.train, windows.steps_of_day, most)
         self.parts = np.arange(len(self.starts)) * FOLDS // max(1, len(self.starts))
         self.dataset = WindowDataset(series, self.starts, spec)
         self.most: int | None = None
@@ -132,14 +138,34 @@ class GuideBatches:
         first.most = most
         return first
 
+    def linear_target(self, rows: Rows) -> Float[Tensor, "batch station lead channel"]:
+        """Return the targets of a linear fit, which takes a row where every lead was observed."""
+        return bridged(rows.target) if self.takes_all else rows.target
+
     def pooled_stations(self, number: int) -> slice:
         """Return the stations of batch ``number`` that count in the shared fit."""
         return slice(number % self.every, None, self.every)
 
 
-def sampled(starts: Array, steps_of_day: int) -> Array:
+def bridged(target: Float[Tensor, "batch station lead channel"]) -> Float[Tensor, "batch station lead channel"]:
+    """Fill gaps between two observed leads linearly; what has no observed lead on one side stays missing."""
+    steps = list(target.unbind(-2))
+    ahead: list[tuple[Tensor, Tensor]] = []  # value and distance of the next observed lead, from the last lead on
+    value, distance = torch.full_like(steps[0], torch.nan), torch.zeros_like(steps[0])
+    for step in reversed(steps):
+        there = torch.isfinite(step)
+        value, distance = torch.where(there, step, value), torch.where(there, 0.0, distance + 1.0)
+        ahead.append((value, distance))
+    filled = [steps[0]]
+    for step, (following, until) in zip(steps[1:], reversed(ahead[:-1]), strict=True):
+        between = filled[-1] + (following - filled[-1]) / (until + 1.0)
+        filled.append(torch.where(torch.isfinite(step), step, between))
+    return torch.stack(filled, dim=-2)
+
+
+def sampled(starts: Array, steps_of_day: int, most: int = _MOST_WINDOWS) -> Array:
     """Select windows evenly through the record, with every hour of issue among them."""
-    stride = max(1, -(-len(starts) // _MOST_WINDOWS))
+    stride = max(1, -(-len(starts) // most))
     while math.gcd(stride, steps_of_day) > 1:
         stride += 1
     return starts[::stride]

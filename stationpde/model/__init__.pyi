@@ -13,6 +13,8 @@ from .learner import Learner as Learner
 from .learner import LocalReducer as LocalReducer
 from .learner import Reducer as Reducer
 from .learner import logged_terms as logged_terms
+from .mixing import Shares as Shares
+from .mixing import shares_of as shares_of
 from .model import StationPDEModel as StationPDEModel
 from .pde_branch import PDEBranch as PDEBranch
 from .pde_branch import has_base as has_base

@@ -1,4 +1,4 @@
-"""Coupling of the guide: predictors from a lifted history, guesses in SI, and their mixing into the forecast."""
+"""Coupling of guide and simple forecasts: predictors from a lifted history, members in SI, their mixing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 
 from stationpde.config import Config
-from stationpde.guide import Guide, GuideNetwork, GuidePredictors, LastDay, Predictors
+from stationpde.guide import (
+    SIMPLE,
+    Guide,
+    GuideNetwork,
+    GuidePredictors,
+    LastDay,
+    Mixture,
+    Predictors,
+    holds_seasons,
+    simple_forecasts,
+)
 from stationpde.model.analysis import LiftedHistory
 from stationpde.model.scaling import Scaling
 from stationpde.model.sites import Sites
@@ -32,18 +42,26 @@ class FirstGuess:
 
     def __init__(self, config: Config, days: float) -> None:
         self.config = config
-        self.predictors = Predictors(config.data.step_seconds, config.data.history, config.model.guide_groups)
+        season = config.model.guide_season == "auto" and holds_seasons(days)
+        self.predictors = Predictors(config.data.step_seconds, config.data.history, config.model.guide_groups, season)
         self.last_day = LastDay.of(config, days)
 
-    def new_guide(self, stations: int) -> Guide:
-        """Return a guide for so many stations, not yet fitted."""
+    def new_guide(self, stations: int) -> Guide | Mixture | None:
+        """Return a guide for so many stations, not yet fitted; without one a mixture, if there are simple forecasts."""
         model, data = self.config.model, self.config.data
+        others = len(SIMPLE) if model.simple_members else 0
+        keeps_evidence = model.shares == "by_days"
+        if not self.config.is_guided:
+            share = torch.zeros(others, data.horizon, C)
+            return Mixture(share, keeps_evidence=keeps_evidence) if others else None
         network = None
         if model.guide_networks:
             inputs = self.predictors.plain_count(C)
             network = GuideNetwork(inputs, stations, data.horizon * C, model.guide_hidden, model.guide_networks)
         pooled, local = self.predictors.counts(C, data.history)
-        return Guide(pooled, local, stations, data.horizon, C, network, local_form=model.guide_local)
+        return Guide(
+            pooled, local, stations, data.horizon, C, network, others, keeps_evidence, local_form=model.guide_local
+        )
 
     def predictors_of(
         self, lifted: LiftedHistory, view: View, issue_time: Int64[Tensor, " batch"], sites: Sites, scaling: Scaling,
@@ -94,7 +112,17 @@ class FirstGuess:
         scaled = guide(predictors.pooled, predictors.local, issue_time, place, number, shown)
         return predictors.reference + scaled * sites.observed_scale
 
-    def mix(self, guide: Guide, guesses: Tensor, state: Tensor, lead: int | Tensor, sites: Sites) -> Tensor:
+    def simple(
+        self, history: Float[Tensor, "batch time station channel"], issue_time: Int64[Tensor, " batch"],
+        field: Float[Tensor, "batch time station channel"], sites: Sites,
+    ) -> Float[Tensor, "simple batch lead station channel"]:  # fmt: skip
+        """Return the simple forecasts, SI; ``field`` is the lifted state at the stations, SI."""
+        data = self.config.data
+        ahead = torch.arange(1, data.horizon + 1, device=issue_time.device) * data.step_seconds
+        climatology = to_observed(sites.climatology(issue_time[:, None] + ahead))
+        return simple_forecasts(history, to_observed(field), climatology, data.step_seconds)
+
+    def mix(self, guide: Mixture, guesses: Tensor, state: Tensor, lead: int | Tensor, sites: Sites) -> Tensor:
         """Mix guesses into the state at the stations; observed variables are mixed, as they are scored."""
         if isinstance(lead, int) and lead > guide.horizon:
             return state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fields.windows import Split, StationSeries, WindowSpec
-from stationpde.guide import FitCost, GuideBatches, NetworkFitSettings, Report, fit_cost, fit_guide
+from stationpde.guide import FitCost, Guide, GuideBatches, NetworkFitSettings, Report, fit_cost, fit_guide
 
 if TYPE_CHECKING:
     from stationpde.model.model import StationPDEModel
@@ -24,7 +24,10 @@ def guide_batches(
     data, sites = model.config.data, model.sites
     spec = WindowSpec(data.history, data.horizon)
     places = sites.features.position
-    return GuideBatches(series, split, spec, model.predictors_of, sites.observed_scale, places, report)
+    return GuideBatches(
+        series, split, spec, model.predictors_of, sites.observed_scale, places, report,
+        takes_all=model.config.model.guide_rows == "all",
+    )  # fmt: skip
 
 
 def fit_model_guide(model: StationPDEModel, series: StationSeries, split: Split, report: Report = no_progress) -> None:
@@ -34,7 +37,7 @@ def fit_model_guide(model: StationPDEModel, series: StationSeries, split: Split,
     ----------
     report : progress callback; an exception that it raises ends the fit, and the guide stays without effect
     """
-    if model.guide is None:
+    if not isinstance(model.guide, Guide):
         return
     settings, batches = _network_settings(model), guide_batches(model, series, split, report)
     was_training = model.training
@@ -45,7 +48,7 @@ def fit_model_guide(model: StationPDEModel, series: StationSeries, split: Split,
 
 def guide_cost(model: StationPDEModel, series: StationSeries, split: Split) -> FitCost:
     """Measure parts of the fit of a model's guide, and return what the whole will cost."""
-    if model.guide is None:
+    if not isinstance(model.guide, Guide):
         return FitCost(0.0, 0)
     was_training = model.training
     model.eval()

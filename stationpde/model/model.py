@@ -21,7 +21,7 @@ from fields.grid import Elevation
 from fields.windows import Stations
 from pde_ops import weight_decay_groups
 from stationpde.config import Config
-from stationpde.guide import GuidePredictors
+from stationpde.guide import Guide, GuidePredictors
 from stationpde.model.analysis import Analysis, LiftedHistory, lift_history
 from stationpde.model.climate import StateStatistics
 from stationpde.model.data_branch import DataBranch
@@ -76,7 +76,7 @@ class StationPDEModel(nn.Module):
         self.router = Router(len(STATE), step_count, model.hidden) if both else None
         self.anchor = Anchor.of(config) if "departure" in model.inputs else None
         self.first_guess = FirstGuess(config, statistics.days)
-        self.guide = self.first_guess.new_guide(len(statistics.stations)) if config.is_guided else None
+        self.guide = self.first_guess.new_guide(len(statistics.stations))
         self.head: StationHead | None = None
         self.embedding: nn.Parameter | None = None
         if model.station_head:
@@ -193,11 +193,24 @@ class StationPDEModel(nn.Module):
         if self.head is not None:
             memory = self.head.remember(self._history_inputs(lifted, features, view, shown))
         if self.guide is not None and not self.training:
-            predictors = self._predictors(lifted, view, issue_time)
-            guided = self.first_guess.guesses(self.guide, predictors, issue_time, self.sites, shown)
+            guided = self._members(history, lifted, read, view, issue_time, shown)
         needs_past = self.pde_branch is not None and self.pde_branch.extended is not None
         tendencies = tendencies_of(lifted.fields, self.config.data.step_seconds) if needs_past else None
         return Analysis(field, departures, memory, guided, tendencies)
+
+    def _members(
+        self, history: Tensor, lifted: LiftedHistory, read: Tensor, view: View | None, issue_time: Tensor,
+        shown: Tensor | None,
+    ) -> Float[Tensor, "member batch lead station channel"]:  # fmt: skip
+        """Return what is mixed with the field at the stations: the guesses, then simple forecasts."""
+        members = []
+        if isinstance(self.guide, Guide):
+            predictors = self._predictors(lifted, view, issue_time)
+            members.append(self.first_guess.guesses(self.guide, predictors, issue_time, self.sites, shown))
+        if self.config.model.simple_members:
+            field = self.scaling.inverse_at_stations(read) + self.sites.base(lifted.times)
+            members.append(self.first_guess.simple(history, issue_time, field, self.sites))
+        return members[0] if len(members) == 1 else torch.cat(members)
 
     def _history_inputs(
         self, lifted: LiftedHistory, features: Tensor, view: View | None, shown: Tensor | None

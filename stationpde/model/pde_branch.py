@@ -23,7 +23,7 @@ from stationpde.model.extended_terms import ExtendedTerms
 from stationpde.model.first_layers import Ahead, LeadConditions
 from stationpde.model.prepared_drive import PreparedDrive
 from stationpde.model.scaling import Scaling
-from stationpde.physics import STATE, WIND, equations
+from stationpde.physics import STATE, WIND, P, equations
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -189,8 +189,15 @@ class PDEBranch(nn.Module):
         self.marches = pde.rule == "none" and not (self.semi_lagrangian or self.every_substep)
         if self.split and self.channels:
             self.gamma_closure = nn.Parameter(torch.ones(len(self.channels)))
+        self._start_factors(pde.update_start)
         # Decay would pull a factor to 0, that is switch the physics off.
         self.undecayed = tuple(name for name in ("gamma", "gamma_closure") if name in self._parameters)
+
+    @torch.no_grad()
+    def _start_factors(self, start: float) -> None:
+        """Set γ of wind and pressure before the first step; elsewhere it starts at 1."""
+        gamma: Tensor = self.gamma if self.semi_lagrangian else self.step.gamma  # type: ignore[assignment]
+        gamma[[*range(WIND.stop), P]] = start
 
     def forward(
         self,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fields.lift import LIFT_METHODS, GridReadout, GridToStation, StationLift, StationToGrid, bilinear_weights
-from fields.windows import Stations
+from fields.windows import ClimatologyTable, Stations
 from stationpde.config import Config
 from stationpde.model.base_state import BaseState
 from stationpde.model.climate import StateStatistics
@@ -20,7 +20,7 @@ from stationpde.model.region import Region, lift_settings
 from stationpde.physics import OBSERVED, RH, STATE, WIND, P, PlaceFeatures, Surroundings, to_state
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int64
 
 __all__ = ["Sites"]
 
@@ -67,6 +67,10 @@ class Sites(nn.Module):
         places = (stations.lat, stations.lon, stations.alt)
         self.readout = GridToStation(GridReadout.of(region.grid, region.altitude, places))
         self.base = BaseState.of(station_statistics, stations.alt, config)
+        # The printed state departs from nothing, and the simple forecasts from the climatology all the same.
+        self.printed_climatology: nn.Module | None = None
+        if config.model.simple_members and config.model.state == "raw":
+            self.printed_climatology = ClimatologyTable(station_statistics.climatology, persistent=False)
         self.surroundings: Surroundings | None = None
         if config.is_guided or "surroundings" in config.model.inputs:
             self.surroundings = Surroundings(
@@ -89,6 +93,11 @@ class Sites(nn.Module):
         self.register_buffer(
             "inside", torch.as_tensor(region.grid.contains(stations.lat, stations.lon)), persistent=False
         )
+
+    def climatology(self, time: Int64[Tensor, " *shape"]) -> Float[Tensor, "*shape station channel"]:
+        """Return the climatology of the state at times (seconds since 1970, UTC), SI."""
+        values: Tensor = self.base(time) if self.printed_climatology is None else self.printed_climatology(time)
+        return values
 
     def lifted(
         self, observed: Float[Tensor, "batch time station channel"], state: Float[Tensor, "batch time station channel"]

@@ -12,7 +12,7 @@ from fields.grid import Elevation
 from fields.windows import Batch, Split, StationSeries
 from stationpde.config import Config
 from stationpde.data import WindowSource
-from stationpde.guide import FitCost, Report, ShareSums
+from stationpde.guide import SIMPLE, FitCost, Guide, Report, ShareSums, prior_shares, shares_by_days
 from stationpde.model.climate import StateStatistics
 from stationpde.model.compiling import compile_networks
 from stationpde.model.guide_fit import fit_model_guide, guide_cost
@@ -55,7 +55,7 @@ class ModelLearner:
 
     def prepare(self, source: WindowSource, report: Report) -> None:
         """Fit the guide, unless it is fitted."""
-        if self.model.guide is not None and not self.model.guide.fitted:
+        if isinstance(self.model.guide, Guide) and not self.model.guide.fitted:
             fit_model_guide(self.model, source.series, source.windows.split, report)
 
     def preparation_cost(self, source: WindowSource) -> FitCost:
@@ -67,7 +67,7 @@ class ModelLearner:
 
         Keys of the branches and of their training are left out: the guide is fitted before either.
         """
-        if self.model.guide is None:
+        if not isinstance(self.model.guide, Guide):
             return None
         tree = self.config.identity()
         part = {name: tree[name] for name in ("data", "grid", "lift")}
@@ -107,18 +107,27 @@ class ModelLearner:
 
     @torch.no_grad()
     def calibrate(self, batches: Iterable[Batch], total: Callable[[Tensor], Tensor]) -> None:
-        """Set the guide's shares by least squares on windows that nothing was trained on; ``total`` adds up ranks."""
+        """Set the shares of guesses and simple forecasts on windows that nothing was trained on.
+
+        ``total`` adds up ranks.
+        """
         guide, model = self.model.guide, self.model
         if guide is None or not guide.fitted:
             return
-        guesses = guide.share.shape[0]
-        sums = ShareSums(guesses + 1, guide.horizon, guide.channels)
+        members = guide.share.shape[0]
+        sums = ShareSums(members + 1, guide.horizon, guide.channels)
         for batch in batches:
             forecast = model(batch.history, batch.issue_time, guide.horizon)
             assert forecast.guided is not None and forecast.unguided is not None
             sums.add((*forecast.guided, to_observed(forecast.unguided)), batch.future, model.sites.observed_scale)
-        sums.sums = total(sums.sums)
-        guide.share.copy_(sums.shares()[:guesses])
+            sums.note(batch.issue_time)
+        sums.sums, sums.windows_of_day = total(sums.sums), total(sums.windows_of_day)
+        if self.config.model.shares == "half_way":
+            guide.set_shares(sums.shares(), sums.evidence)
+            return
+        simple = len(SIMPLE) if self.config.model.simple_members else 0
+        share, prior = shares_by_days(sums.sums, sums.evidence.days, prior_shares(members - simple, simple))
+        guide.set_shares(share, sums.evidence._replace(prior=prior))
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Return groups for an optimiser: coefficients, scales and factors are not decayed."""
@@ -150,7 +159,7 @@ class ModelLearner:
         }
         if model.sites.surroundings is not None:
             facts["surroundings"] = f"{', '.join(f'{km:.0f}' for km in model.region.rings_km)} km{self._beyond()}"
-        if model.guide is not None:
+        if isinstance(model.guide, Guide):
             networks = config.model.guide_networks
             also = f" and {networks} perceptrons of {config.model.guide_hidden} units" if networks else ""
             about = "the climatology" if model.first_guess.last_day is None else "the level of the last day"

@@ -15,6 +15,7 @@ from .physics import draw_physics as draw_physics
 from .relief import Relief as Relief
 from .router import draw_router as draw_router
 from .series import draw_series as draw_series
+from .shares import draw_shares as draw_shares
 from .style import CHANNELS as CHANNELS
 from .style import COLOURS as COLOURS
 from .style import check_picture as check_picture

@@ -38,6 +38,8 @@ def sections(view: RunView, content: dict[str, Any]) -> list[str]:
         listed += [_scores(view.scored, view.data), _altitude()]
         if view.scored.router is not None:
             listed.append(_router(view.scored.router))
+    if shares := _shares(view):
+        listed.append(shares)
     listed.append(_physics(view))
     if view.moment is not None:
         listed.append(_audit(view.moment.audit))
@@ -165,6 +167,29 @@ def _router(weights: Any) -> str:
         "Below: weight of the data-driven branch by lead.</p>",
         f'<div class="keys">{keys}</div><div id="router"></div>',
     )
+
+
+def _shares(view: RunView) -> str:
+    """Build the table of shares, variable × member: the mean over leads, and those of the first and the last."""
+    from stationpde.model import shares_of
+
+    mixed = shares_of(view.run.model)
+    if mixed is None:
+        return ""
+    first, last = mixed.values[:, 0], mixed.values[:, -1]
+    rows = [
+        [text(VARIABLES[name].long_name)]
+        + [f"{share:.2f} ({first[row, channel]:.2f} – {last[row, channel]:.2f})"
+           for row, share in enumerate(by_member.values())]
+        for channel, (name, by_member) in enumerate(mixed.by_variable.items())
+    ]  # fmt: skip
+    hours = f"{mixed.lead_hours[0]:g} and {mixed.lead_hours[-1]:g} h"
+    return _section(
+        "What the forecast at a station is made of", _table(["share", *map(text, mixed.members)], rows),
+        f'<p class="hint">Mean over all leads, in brackets at {hours}. {text(mixed.about())} Maps show the field '
+        "with the differences at the stations lifted into it.</p>",
+        name="shares",
+    )  # fmt: skip
 
 
 def _physics(view: RunView) -> str:

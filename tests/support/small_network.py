@@ -12,6 +12,7 @@ from fields.windows.series import Stations, StationSeries
 from fields.windows.torch_data import Batch, WindowDataset
 from fields.windows.windows import Split, WindowSpec
 from stationpde.config.tree import Config
+from stationpde.guide.guide import Guide
 from stationpde.model.climate import StateStatistics
 from stationpde.model.guide_fit import fit_model_guide, guide_batches
 from stationpde.model.model import StationPDEModel
@@ -114,7 +115,7 @@ _GUIDES: dict[str, dict[str, torch.Tensor]] = {}
 def learner(config: Config | None = None, seed: int = 0) -> ModelLearner:
     """Return a learner with a fitted guide; models that read the same rows with the same settings share one fit."""
     model = small_model(config, seed)
-    if model.guide is not None:
+    if isinstance(model.guide, Guide):
         key = _rows_and_settings(model)
         if key not in _GUIDES:
             fit_model_guide(model, small_series(), Split.of(len(small_series())))

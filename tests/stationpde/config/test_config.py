@@ -65,6 +65,13 @@ def test_the_papers_optimiser_is_a_recipe_of_its_own():
     assert train.schedule == "constant"
 
 
+def test_the_recipe_travel_changes_shares_and_guide_and_leaves_training_alone():
+    plain, travel = Config.preset("weather2k"), Config.preset("weather2k", recipe="travel")
+    changed = {line.partition(":")[0] for line in plain.diff(travel)}
+    assert changed == {"model.simple_members", "model.shares", "model.guide_rows", "model.guide_season"}
+    assert travel.hash() != plain.hash()
+
+
 def test_the_default_variant_is_the_table_of_open_points():
     config = Config.preset("weather2k")
     model, pde = config.model, config.pde
@@ -216,8 +223,8 @@ def test_inputs_are_listed_in_one_order_whatever_was_typed():
     assert config.model.inputs == ("sun", "departure")
 
 
-def test_there_are_at_most_60_keys_and_each_says_what_it_decides():
-    assert len(list(leaves(Config().tree()))) <= 60
+def test_there_are_at_most_65_keys_and_each_says_what_it_decides():
+    assert len(list(leaves(Config().tree()))) <= 65
     sections = {name: type(value) for name, value in Config() if name != "variant"}
     silent = [f"{name}.{key}" for name, section in sections.items()
               for key, field in section.model_fields.items() if not field.description]  # fmt: skip

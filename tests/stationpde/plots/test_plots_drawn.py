@@ -22,6 +22,7 @@ from stationpde.plots.parts import (
 from stationpde.plots.physics import coefficient_label, draw_physics, grouped_physics
 from stationpde.plots.router import draw_router
 from stationpde.plots.series import draw_series, station_number
+from stationpde.plots.shares import draw_shares
 from stationpde.plots.style import check_picture, sheet
 from stationpde.plots.transport import draw_redistribution, redistribution
 from stationpde.report.view import OURS
@@ -173,6 +174,17 @@ def test_maps_series_and_physics_are_drawn_whatever_a_station_is_called(tmp_path
         draw_physics(StationPDE(view.run).physics(), tmp_path / "physics.png"),
     ):
         assert ink(path) > 0.02, path.name
+
+
+def test_shares_are_drawn_whole_and_say_what_they_rest_on(tmp_path):
+    members = ("linear guess", "perceptrons", "persistence", "yesterday", "climatology", "field")
+    values = np.random.default_rng(0).dirichlet(np.ones(6), (24, 5)).transpose(2, 0, 1)
+    about = "Set on 19 validation windows of 6 days."
+    path = draw_shares(values, members, range(1, 25), tmp_path / "shares.png", about)
+    # Bars that add up to one fill the panels; without a member a gap would stay.
+    assert ink(path) > 0.4
+    less = draw_shares(values[:-1], members[:-1], range(1, 25), tmp_path / "less.png")
+    assert ink(less) < ink(path) - 0.03
 
 
 @pytest.mark.slow

@@ -63,6 +63,16 @@ def test_names_that_are_markup_stay_names(html, content):
     assert "run &lt;b&gt;" in html
 
 
+def test_the_page_says_what_the_forecast_at_a_station_is_made_of(html):
+    words = " ".join(Elements(html).words)
+    assert "What the forecast at a station is made of" in words and "linear guess" in words and "two fifths" in words
+    table = html.partition("made of</h2>")[2].partition("</table>")[0]
+    mean = [float(share) for share in re.findall(r">(-?[\d.]+) \(", table)]
+    # Five variables; each row adds up to one within the rounding of its cells.
+    columns = len(mean) // 5
+    assert all(abs(sum(mean[n * columns :][:columns]) - 1.0) < 0.006 * columns for n in range(5))
+
+
 def test_a_page_of_a_small_network_is_small(html):
     assert len(html.encode()) < 300_000
 
