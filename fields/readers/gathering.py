@@ -149,7 +149,7 @@ class _Reading:
         first, offset = self.spool.state.get("position", (0, 0))
         total = size_of(self.path)
         if self.column_map.stations.source in ("file", "name"):
-            self.listed = listed_stations(self.path, self.column_map, self.options)
+            self.listed = listed_stations(self.path, self.column_map, self.options.stations)
         index = -1
         with ThreadPoolExecutor(_THREADS) as pool:
             for index, member in enumerate(members(self.path, self.options.max_bytes)):

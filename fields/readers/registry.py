@@ -17,6 +17,7 @@ from pathlib import Path
 from fields.errors import DataError, UsageError, printable
 from fields.readers.safety import file_kind, kind_in_words, open_binary, read_npy_header, shown
 from fields.readers.source import ReadOptions, Source, Workspace
+from fields.readers.spreadsheets import ENDINGS, refuse_spreadsheet
 
 __all__ = ["GROUP", "Reader", "detect", "names", "reader"]
 
@@ -91,6 +92,8 @@ def _load_plugin(name: str, point: EntryPoint) -> None:
 def _other_form(path: Path) -> str:
     """Advise in which form a source that no reader recognises can be read."""
     if path.is_dir():
+        for sheet in sorted(p for p in path.iterdir() if p.is_file() and p.name.lower().endswith(ENDINGS)):
+            refuse_spreadsheet(sheet)
         return "name a folder that holds tables or archives of them, or one of the files"
     kind = file_kind(path)
     if kind == "empty":
@@ -108,6 +111,8 @@ def detect(path: Path) -> Reader:
     DataError
         If none recognises it.
     """
+    if path.is_file():
+        refuse_spreadsheet(path)
     best, sure = None, 0
     for name in names():
         try:
