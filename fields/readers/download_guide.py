@@ -83,7 +83,7 @@ It is then given to the ingest:
   dd = { column = "wind_dir", unit = "degrees", missing = ["VRB"] }
   p = { column = "press", unit = "hPa", scale = 0.1 }  # tenths
 
-Maps that ship, by name: --map inmet, --map tidy, --map asos, --map noaa_hourly."""
+Maps that ship, by name: --map inmet, --map tidy, --map asos, --map noaa_hourly, --map dwd_hourly."""
 
 _INMET = """\
 INMET (Brazil), automatic stations: hourly, one CSV file for each station and year.

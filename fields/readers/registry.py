@@ -42,6 +42,8 @@ class Reader:
 _SHIPPED = {
     "weather2k": "fields.readers.weather2k",
     "meteonet": "fields.readers.meteonet",
+    "isd": "fields.readers.isd:FULL",
+    "isd_lite": "fields.readers.isd:LITE",
     "arrays": "fields.readers.arrays",
     "dataset": "fields.readers.dataset",
     "table": "fields.readers.table",
@@ -64,7 +66,8 @@ def reader(name: str) -> Reader:
     """Return a reader by name; an unknown one is a `UsageError` that suggests the nearest."""
     if name not in _loaded:
         if name in _SHIPPED:
-            _loaded[name] = importlib.import_module(_SHIPPED[name]).READER
+            module, _, attribute = _SHIPPED[name].partition(":")
+            _loaded[name] = getattr(importlib.import_module(module), attribute or "READER")
         elif name in _plugins():
             _load_plugin(name, _plugins()[name])
     if name not in _loaded:

@@ -16,6 +16,7 @@ from fields.readers.axis import Reports, find_axis
 from fields.readers.column_choice import folded
 from fields.readers.column_map import ColumnMap, load_map, shipped_map
 from fields.readers.csv_text import examine
+from fields.readers.fixed_lines import LineFormat
 from fields.readers.gathering import GatheredTables, gather
 from fields.readers.parquet import is_parquet, parquet_columns
 from fields.readers.registry import Reader
@@ -43,11 +44,12 @@ class TableSource(Source):
     reads_words = True
 
     def __init__(
-        self, path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace, reader: str = "table"
-    ) -> None:
+        self, path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace, reader: str = "table",
+        lines: LineFormat | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.reader, self.label = reader, printable(path.name)
-        self._gathered: GatheredTables = gather(path, column_map, options, work)
+        self._gathered: GatheredTables = gather(path, column_map, options, work, lines)
         self._command = work.command
         self._on_duplicate = options.on_duplicate
         self._named_off = False
