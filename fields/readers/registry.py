@@ -42,6 +42,7 @@ class Reader:
 _SHIPPED = {
     "weather2k": "fields.readers.weather2k",
     "meteonet": "fields.readers.meteonet",
+    "metar": "fields.readers.metar",
     "isd": "fields.readers.isd:FULL",
     "isd_lite": "fields.readers.isd:LITE",
     "arrays": "fields.readers.arrays",
