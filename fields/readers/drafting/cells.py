@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fields.variables import NUMERIC_SENTINELS, TEXT_SENTINELS
 
 __all__ = ["Cells", "look_at"]
 
-Array = np.ndarray
+Array = np.ndarray[Any, Any]
 _NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?")
 
 
@@ -44,7 +45,9 @@ class Cells:
 
 def look_at(cells: Sequence[str], decimal: str) -> Cells:
     """Sort the cells of a column."""
-    numbers, words, texts = [], Counter[str](), {}
+    numbers: list[float] = []
+    words: Counter[str] = Counter()
+    texts: dict[float, str] = {}
     filled = 0
     for cell in cells:
         if cell == "":
