@@ -162,7 +162,7 @@ def _columns_of_list(
     there = columns_of_places(names, cells)
     own = {cell for entry in ("id", "name") if entry in columns for cell in sample.cells[columns[entry]]}
     shares = [len(own.intersection(column)) for column in stations.cells]
-    if shares and max(shares) and there.get("id") != int(np.argmax(shares)):
+    if max(shares, default=0) > 0 and there.get("id") != int(np.argmax(shares)):
         best = int(np.argmax(shares))
         there = {entry: i for entry, i in there.items() if i != best} | {"id": best}
     absent = [entry for entry in ("id", "lat", "lon") if entry not in there]
