@@ -25,6 +25,7 @@ from cli._options import (
     Unit,
     VariableOrNone,
     choice,
+    names_in,
     pairs,
 )
 from cli._progress import ProgressDisplay
@@ -32,7 +33,7 @@ from cli._stopping import resumable
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None, help="Data: ingest, synth, validate, info, where, qc-score.")
+app = typer.Typer(rich_markup_mode=None, help="Data: ingest, map, synth, validate, info, where, qc-score.")
 
 
 @app.command()
@@ -64,7 +65,12 @@ def ingest(
     train_fraction: Annotated[
         float, typer.Option(min=0.01, max=1, metavar="X", help="The training period, from the start.")
     ] = 0.6,
+    bbox: Annotated[
+        str | None, typer.Option(metavar="W,S,E,N", help="Take the stations within these degrees alone.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="ID,ID", help="Take these stations alone.")] = None,
     drop: Annotated[str | None, typer.Option(metavar="ID,ID", help="Leave out these stations.")] = None,
+    dem: Dem = None,
     exchange: Annotated[
         str | None, typer.Option(metavar="lat,lon", help="Latitudes and longitudes are the wrong way round.")
     ] = None,
@@ -82,7 +88,7 @@ def ingest(
 
     Example: stationpde data ingest stations.csv -o mine.zarr --unit p=Pa
     """
-    from fields.ingest import IngestOptions, ingest_files
+    from fields.ingest import IngestOptions, ingest_files, parse_bbox
     from fields.readers import ReadOptions
     from fields.times import DATE_ORDERS, parse_span, parse_time
     from fields.variables import PressureKind
@@ -101,7 +107,10 @@ def ingest(
         stations=station_list,
         max_bytes=max_bytes,
         fix=fix,
-        drop=tuple(name for name in (drop or "").split(",") if name),
+        drop=names_in(drop),
+        bbox=None if bbox is None else parse_bbox(bbox),
+        only=names_in(only),
+        dem=None if dem is None else str(dem),
         exchange=choice(exchange, "--exchange", ("lat,lon",)),
         date_order=choice(date_order, "--date-order", tuple(DATE_ORDERS)),
     )
@@ -119,6 +128,43 @@ def ingest(
         f"(reader {written.reader}{', resumed' if written.resumed else ''})"
     )
     console.result(written.to_dict())
+
+
+@app.command("map")
+def draft(
+    source: Annotated[str, typer.Argument(metavar="FILE", help="Table, or folder or archive of tables.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="M.toml", help="Column map to write; printed by default.")
+    ] = None,
+    station_list: StationList = None,
+    force: Force = False,
+    max_bytes: Annotated[int, typer.Option(min=1, metavar="N", help="Most bytes that an archive may hold.")] = 8 << 30,
+) -> None:
+    """Draft the column map of a table from its names and first rows, and print the ingest command.
+
+    What is a guess is marked as unsure: look at it before you ingest. With --station-list positions are taken from that
+    list.
+
+    Example: stationpde data map observations.csv -o mine.toml
+    """
+    from fields.atomic import refuse_input, write_file
+    from fields.readers import draft_map
+
+    refuse_input(output, source, station_list)
+    if output is not None and output.exists() and not force:
+        raise typer.BadParameter(f"{output} exists; add --force to replace it", param_hint="--output")
+    drafted = draft_map(
+        Path(source), stations=station_list, output=None if output is None else str(output), max_bytes=max_bytes
+    )
+    if output is None:
+        console.text(drafted.text)
+    else:
+        write_file(output, drafted.text.encode())
+        console.text(f"{output}: {', '.join(drafted.variables)}")
+    for line in drafted.unsure:
+        console.note(f"unsure: {line}")
+    console.text(drafted.command)
+    console.result({"output": None if output is None else str(output), **drafted.to_dict()})
 
 
 @app.command()

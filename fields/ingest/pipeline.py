@@ -31,6 +31,7 @@ from fields.errors import (
 from fields.ingest.advice import check_declared, on_this_clock, whole_commands
 from fields.ingest.compose import Plan, compose, flags_of, plan_for, substitutes_of
 from fields.ingest.gate import UnitGate
+from fields.ingest.selection import chosen_stations, with_terrain
 from fields.ingest.survey import Survey, survey
 from fields.places import Places
 from fields.progress import Tracker, Watcher
@@ -38,7 +39,6 @@ from fields.readers import (
     Command,
     ExchangedCoordinates,
     ReadOptions,
-    SelectedStations,
     Source,
     WithoutVariables,
     Workspace,
@@ -161,7 +161,7 @@ def ingest_files(
     substitutes = substitutes_of(settings.missing)
     if not path.exists():
         raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100", do="check the path")
-    atomic.refuse_input(target, path, settings.read.column_map, settings.read.stations)
+    atomic.refuse_input(target, path, settings.read.column_map, settings.read.stations, settings.read.dem)
     with atomic.machine_faults(target):
         store.refuse_occupied(target, settings.force)
     command = advised or Command(str(path), str(target), settings.typed())
@@ -170,10 +170,12 @@ def ingest_files(
         chosen = reader(settings.reader) if settings.reader else detect(path)
         opened = chosen.open(path, settings.read, Workspace(folder, tracker, command))
         check_declared(opened, settings.read)
-        view = _without_stations(ExchangedCoordinates(opened) if settings.read.exchange else opened, settings.read.drop)
+        view = ExchangedCoordinates(opened) if settings.read.exchange else opened
+        view = with_terrain(chosen_stations(view, settings.read), settings.read.dem)
         if "p" in substitutes:
             view = WithoutVariables(view, ("p", "psl"))
-        identity = identity_of(path, view.label, view.reader, view.axis, view.units, replace(settings, force=False))
+        identity = identity_of(path, view.label, view.reader, view.axis, view.units, replace(settings, force=False),
+                               *settings.read.narrowed)  # fmt: skip
         return _Ingest(view, target, settings, command, tracker, identity).run(substitutes)
 
 
@@ -231,11 +233,15 @@ class _Ingest:
         """Complete each finding with the whole command to type."""
         places = surveyed.positions
         unplaced = ~(np.isfinite(places.lat) & np.isfinite(places.lon) & np.isfinite(places.alt))
+        lacks_position = not (np.isfinite(places.lat).all() and np.isfinite(places.lon).all())
         ids = ",".join(map(str, self.source.network.ids[unplaced][:_MOST_NAMED]))
         completed = []
         for problem in report:
             do = on_this_clock(self.command.tidied(self.command.completed(problem.do)), self.source.zone)
-            if problem.code == "SPDE-D008" and unplaced.all():
+            if problem.code == "SPDE-D008" and problem.severity == "error" and not lacks_position:
+                terrain = self.command.with_options(("--dem", "FILE"))
+                do = f"{terrain}   takes the altitude of the terrain; or complete the list of stations"
+            elif problem.code == "SPDE-D008" and unplaced.all():
                 do = "complete the list of stations: each needs a latitude, a longitude and an altitude"
             elif problem.code == "SPDE-D008" and ids:
                 do = f"complete the station list, or leave them out: {self.command.with_options(('--drop', ids))}"
@@ -323,18 +329,6 @@ def block_rows(stations: int, count: int) -> int:
     fits = max(room - 2 * _MARGIN, min(room, _SHORTEST_BLOCK))
     rows = fits // _CHUNK * _CHUNK if fits >= _CHUNK else 1 << (fits.bit_length() - 1)
     return max(1, min(rows, _LONGEST_BLOCK, count))
-
-
-def _without_stations(source: Source, drop: tuple[str, ...]) -> Source:
-    """Leave out the stations that the user names."""
-    if not drop:
-        return source
-    unknown = sorted(set(drop) - {str(i) for i in source.network.ids})
-    if unknown:
-        raise UsageError(f"there is no station {', '.join(map(printable, unknown[:5]))} to leave out", code="SPDE-D109",
-                         where=locate(source.label, stations=source.network.ids),
-                         do="name stations of the source")  # fmt: skip
-    return SelectedStations(source, np.flatnonzero(~np.isin(source.network.ids, drop)))
 
 
 @contextmanager

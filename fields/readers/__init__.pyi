@@ -3,6 +3,8 @@ from .axis import Reports as Reports
 from .axis import step_of_most as step_of_most
 from .column_map import shipped_map as shipped_map
 from .download_guide import download_guide as download_guide
+from .drafting.draft import Draft as Draft
+from .drafting.draft import draft_map as draft_map
 from .foreign_zarr import ZarrFormat as ZarrFormat
 from .foreign_zarr import check_array as check_array
 from .foreign_zarr import check_foreign_store as check_foreign_store
@@ -29,6 +31,7 @@ from .source import Progress as Progress
 from .source import ReadOptions as ReadOptions
 from .source import SelectedStations as SelectedStations
 from .source import Source as Source
+from .source import SourceView as SourceView
 from .source import WithoutVariables as WithoutVariables
 from .source import Workspace as Workspace
 from .table import without_absent_columns as without_absent_columns

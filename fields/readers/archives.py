@@ -33,6 +33,7 @@ from fields.readers.safety import (
     open_binary,
     shown,
 )
+from fields.readers.spreadsheets import refuse_spreadsheet
 
 __all__ = ["Member", "files_below", "members", "size_of", "tables_in"]
 
@@ -194,6 +195,7 @@ def members(path: Path, max_bytes: int) -> Iterator[Member]:
     """Open every file of a source, through all layers of archives; a folder's files in the order of their names."""
     before = 0
     for file in files_below(path):
+        refuse_spreadsheet(file)
         with open_binary(file) as stream:
             size = os.fstat(stream.fileno()).st_size
             if file_kind(file) == "gzip":

@@ -7,6 +7,7 @@ candidate.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from fields.errors import DataError, printable
 from fields.readers.column_map import ColumnMap
 
-__all__ = ["ColumnChoice", "choose_columns", "double_error", "folded"]
+__all__ = ["ColumnChoice", "choose_columns", "double_error", "folded", "near_column"]
 
 _BLANKS = re.compile(r"[\s_\-]+")
 _PLACES = ("lat", "lon", "alt")
@@ -100,3 +101,13 @@ def _entries(column_map: ColumnMap) -> dict[str, tuple[str, ...]]:
 def folded(name: str) -> str:
     """Return a name without what writers differ in: capitals, blanks, underscores and hyphens."""
     return _BLANKS.sub("_", name.strip()).casefold()
+
+
+def near_column(names: Sequence[str], columns: Sequence[str]) -> str:
+    """Return the column whose name is most like one of several names; empty where none is."""
+    alike = {folded(column): column for column in reversed(columns) if column}
+    for name in names:
+        near = difflib.get_close_matches(folded(name), alike, n=1, cutoff=0.6)
+        if near:
+            return alike[near[0]]
+    return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -91,7 +91,8 @@ class Column:
     """Column of a variable: its possible names, its unit, its codes for missing.
 
     ``split`` and ``part`` take one piece of a compound value such as ``+0123,1``; ``scale`` is a factor that the
-    format documents (tenths of a degree). Both are declared here, so nothing is scaled silently.
+    format documents (tenths of a degree). Both are declared here, so nothing is scaled silently. A table may lack an
+    ``optional`` column; without any other it is refused.
     """
 
     names: tuple[str, ...]
@@ -100,11 +101,16 @@ class Column:
     split: str = ""
     part: int = 0
     scale: float = 1.0
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """Complete description of a table: text form, times, stations, variables."""
+    """Complete description of a table: text form, times, stations, variables.
+
+    ``folder`` is where the map lies, None for one that ships. Where ``needs_altitude`` is False, stations may do
+    without: an elevation model gives theirs.
+    """
 
     title: str
     text: TextForm
@@ -114,19 +120,27 @@ class ColumnMap:
     pressure_kind: PressureKind = PressureKind.STATION
     label: str = "map"
     is_shipped: bool = False
+    folder: Path | None = field(default=None, repr=False, compare=False)
+    needs_altitude: bool = True
 
     def missing_from(self, columns: list[str]) -> list[str]:
         """List names that the map needs and a table does not have; of the variables, one is enough."""
         there = set(columns)
         needed = list(self.time.columns)
         if self.stations.source == "columns":
-            needed += [self.stations.id, self.stations.lat, self.stations.lon, self.stations.alt]
+            needed += [self.stations.id, self.stations.lat, self.stations.lon]
+            needed += [self.stations.alt] if self.needs_altitude else []
         elif self.stations.source == "file" and self.stations.key:
             needed.append(self.stations.key)
         absent = [names[0] for names in needed if not there.intersection(names)]
         if not any(there.intersection(column.names) for column in self.variables.values()):
             absent += [column.names[0] for column in self.variables.values()]
         return absent
+
+    def variables_missing_from(self, columns: Sequence[str]) -> dict[str, Column]:
+        """Return the variables whose columns a table lacks although the map does not call them optional."""
+        there = set(columns)
+        return {n: c for n, c in self.variables.items() if not c.optional and not there.intersection(c.names)}
 
     def advice(self, wrong: str, absent: str) -> str:
         """Return advice on what the map lacks: to mend it where it is the user's own, to write one where it shipped."""
@@ -156,11 +170,11 @@ def shipped_map(name: str) -> ColumnMap:
 def load_map(name: str | Path) -> ColumnMap:
     """Load a map from a file, or a shipped one by its name."""
     path = Path(name)
-    if not path.suffix and not path.exists() and str(name) in shipped_maps():
+    if not path.suffix and not path.is_file() and str(name) in shipped_maps():
         return shipped_map(str(name))
     try:
         with open_binary(path) as file:
-            return parse_map(file.read(_LARGEST + 1), shown(path))
+            return replace(parse_map(file.read(_LARGEST + 1), shown(path)), folder=path.parent)
     except UsageError as problem:
         shipped = ", ".join(shipped_maps())
         raise UsageError(problem.message, code=problem.code, do=f"give a TOML file, or one of {shipped}") from None
@@ -233,8 +247,14 @@ class _MapParser:
             raise self.fail(f"`{key}` is '{printable(value)[:40]}'", f"choose one of {', '.join(allowed)}")
         return value
 
+    def switch(self, table: dict[str, Any], key: str, default: bool) -> bool:
+        value = table.get(key, default)
+        if not isinstance(value, bool):
+            raise self.fail(f"`{key}` must be true or false")
+        return value
+
     def column_map(self, content: dict[str, Any]) -> ColumnMap:
-        keys = ("title", "description", "pressure_kind", "file", "time", "station", "variables")
+        keys = ("title", "description", "pressure_kind", "optional", "file", "time", "station", "variables")
         self.table(content, "top level", keys)
         kinds = (PressureKind.STATION, PressureKind.SEA_LEVEL)
         stations = self.stations(content.get("station", {}))
@@ -243,7 +263,7 @@ class _MapParser:
             text=self.text_form(content.get("file", {})),
             time=self.time_form(content.get("time", {})),
             stations=stations,
-            variables=self.variables(content.get("variables", {})),
+            variables=self.variables(content.get("variables", {}), self.switch(content, "optional", False)),
             pressure_kind=PressureKind(self.choice(content, "pressure_kind", PressureKind.STATION, kinds)),
             label=self.label,
         )
@@ -332,12 +352,12 @@ class _MapParser:
             choices = ", ".join((*variable(name).file_units, *words))
             raise self.fail(problem.message, f"declare one of {choices}") from None
 
-    def variables(self, content: Any) -> dict[str, Column]:
+    def variables(self, content: Any, optional: bool) -> dict[str, Column]:
         if not isinstance(content, dict) or not content:
             raise self.fail("[variables] names no column", 'as in: t = { column = "temperature", unit = "degC" }')
         columns = {}
         for name, about in self.table(content, "variables", tuple(VARIABLES)).items():
-            keys = ("column", "unit", "missing", "split", "part", "scale")
+            keys = ("column", "unit", "missing", "split", "part", "scale", "optional")
             table = self.table(about, f"variables.{name}", keys)
             if "column" not in table or "unit" not in table:
                 raise self.fail(f"[variables.{name}] needs `column` and `unit`")
@@ -350,6 +370,7 @@ class _MapParser:
             missing = self.names(table["missing"], "missing") if table.get("missing") else ()
             split = self.text(table, "split", longest=1)
             columns[name] = Column(
-                self.names(table["column"], "column"), table["unit"], missing, split, part, float(scale)
-            )
+                self.names(table["column"], "column"), table["unit"], missing, split, part, float(scale),
+                self.switch(table, "optional", optional),
+            )  # fmt: skip
         return columns

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from fields.errors import DataError, printable
-from fields.readers.column_choice import ColumnChoice, choose_columns, double_error
+from fields.readers.column_choice import ColumnChoice, choose_columns, double_error, near_column
 from fields.readers.column_map import Column, ColumnMap
 from fields.readers.compass import NO_DIRECTION, advised_unit, is_compass, point_of
 from fields.readers.csv_text import Block, TextLayout, line_of, stray_quote
@@ -85,22 +85,38 @@ class Decoder:
         self.times, self.positions = self.choice.times, self.choice.positions
         absent = self.column_map.missing_from(list(self.columns))
         if absent:
-            there = ", ".join(printable(c)[:40] for c in self.columns[:12] if c)
             is_one = len(self.columns) == 1 and len(absent) > 1
             raise DataError(
                 f"{self.label} has no column {', '.join(repr(printable(a)) for a in absent[:4])}",
                 code="SPDE-D124",
-                where=f"its columns are {there}{', …' if len(self.columns) > 12 else ''}",
+                where=f"its columns are {_listed(self.columns)}",
                 do=self.column_map.advice(
                     f"correct {'`separator` under [file]' if is_one else 'the names of the columns'}",
                     f"with the {'separator and the ' if is_one else ''}names of the columns",
                 ),
             )
+        self._require_variables()
         self.as_text = {
             name
             for name, column in self.column_map.variables.items()
             if column.split or column.scale != 1.0 or column.missing or _are_words(name, column)
         }
+
+    def _require_variables(self) -> None:
+        """Refuse a table that lacks a column of a variable: it would become a store without that variable."""
+        lost = self.column_map.variables_missing_from(self.columns)
+        if not lost:
+            return
+        entry, column = next(iter(lost.items()))
+        wanted = ", ".join(f"'{printable(c.names[0])[:60]}' ({name})" for name, c in list(lost.items())[:4])
+        near = near_column(column.names, self.columns)
+        meant = f'column = "{printable(near)}"' if near else "correct the name of the column"
+        raise DataError(
+            f"{self.label} has no column {wanted}", code="SPDE-D124",
+            where=f"its columns are {_listed(self.columns)}",
+            do=self.column_map.advice(f"{meant} for {entry}; or write optional = true where a table may lack it",
+                                      "with the names of the columns"),
+        )  # fmt: skip
 
     @property
     def variables(self) -> list[str]:
@@ -224,7 +240,10 @@ class Decoder:
         places = None
         if "@lat" in self.positions:
             unit_column = Column((), "1")
-            lat, lon, alt = (self._numbers(table, f"@{key}", unit_column, offset, codes) for key in _PLACES)
+            lat, lon, alt = (
+                self._numbers(table, f"@{key}", unit_column, offset, codes)
+                if f"@{key}" in self.positions else np.full(table.num_rows, np.nan) for key in _PLACES
+            )  # fmt: skip
             places = (lat, lon, alt)
         names = self._names(table, station, ids)
         return ParsedBlock(
@@ -378,6 +397,11 @@ class Decoder:
             if "_" in cell:  # Python reads 1_000 as a number, no table means it
                 return values, missing, i
         return values, missing, -1
+
+
+def _listed(columns: Sequence[str]) -> str:
+    there = ", ".join(printable(c)[:40] for c in columns[:12] if c)
+    return f"{there}{', …' if len(columns) > 12 else ''}"
 
 
 def _double(ids: list[str]) -> frozenset[str]:

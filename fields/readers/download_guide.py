@@ -52,7 +52,9 @@ A table with the columns station, time, lat, lon, alt and any of u, v, p, t, rh 
   stationpde data ingest stations.csv -o mine.zarr
 Units are m/s, hPa, degC and % unless you say otherwise: --unit p=Pa --unit t=K.
 
-Other tables are described by a column map:
+Other tables are described by a column map. This drafts one, with its guesses marked:
+  stationpde data map stations.csv -o mine.toml
+It is then given to the ingest:
   stationpde data ingest folder/ --map mine.toml -o mine.zarr
 
   [file]
@@ -81,7 +83,7 @@ Other tables are described by a column map:
   dd = { column = "wind_dir", unit = "degrees", missing = ["VRB"] }
   p = { column = "press", unit = "hPa", scale = 0.1 }  # tenths
 
-Maps that ship, by name: --map inmet, --map tidy, --map asos, --map noaa_hourly."""
+Maps that ship, by name: --map inmet, --map tidy, --map asos, --map noaa_hourly, --map dwd_hourly."""
 
 _INMET = """\
 INMET (Brazil), automatic stations: hourly, one CSV file for each station and year.

@@ -22,6 +22,7 @@ from fields.readers.column_map import ColumnMap
 from fields.readers.csv_text import TextLayout, blocks, examine
 from fields.readers.date_order import UndecidedOrder
 from fields.readers.decode import Decoder, ParsedBlock
+from fields.readers.fixed_lines import LineDecoder, LineFormat, plain_layout
 from fields.readers.order_scan import with_date_order
 from fields.readers.parquet import half_columns, is_parquet, parquet_batches
 from fields.readers.roster import Roster
@@ -102,17 +103,24 @@ def identity_of(path: Path, *what: object) -> str:
     return digest.hexdigest()
 
 
-def gather(path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace) -> GatheredTables:
-    """Read every table of a source into a spool, resuming where a killed run stopped."""
+def gather(
+    path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace, lines: LineFormat | None = None
+) -> GatheredTables:
+    """Read every table of a source into a spool, resuming where a killed run stopped.
+
+    ``lines`` decodes files that have no line of names.
+    """
     decided = with_date_order(path, column_map, options, work.command)
     try:
-        return _gather(path, decided, options, work)
+        return _gather(path, decided, options, work, lines)
     except UndecidedOrder:  # the first rows had no such dates
         decided = with_date_order(path, column_map, options, work.command, throughout=True)
-        return _gather(path, decided, options, work)
+        return _gather(path, decided, options, work, lines)
 
 
-def _gather(path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace) -> GatheredTables:
+def _gather(
+    path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace, lines: LineFormat | None
+) -> GatheredTables:
     declared = options.zone or column_map.time.zone
     zone = Zone.parse(declared or "UTC")
     step = options.step or column_map.time.step
@@ -126,7 +134,7 @@ def _gather(path: Path, column_map: ColumnMap, options: ReadOptions, work: Works
         roster.restore(spool.state["roster"])
         tally.restore(spool.state["tally"])
     if not spool.is_complete:
-        _Reading(path, column_map, options, work, zone, keep, spool, roster, tally).run()
+        _Reading(path, column_map, options, work, zone, keep, spool, roster, tally, lines).run()
     _require_one_clock(path, tally, declared, work)
     there = tuple(name for name in column_map.variables if name in tally.seen)
     return GatheredTables(spool, roster, _report(path, tally, roster), zone, declared is not None, there)
@@ -145,6 +153,7 @@ class _Reading:
     spool: Spool
     roster: Roster
     tally: _Tally
+    lines: LineFormat | None = None
     listed: dict[str, tuple[float, float, float, str]] | None = None
 
     def run(self) -> None:
@@ -152,7 +161,7 @@ class _Reading:
         first, offset = self.spool.state.get("position", (0, 0))
         total = size_of(self.path)
         if self.column_map.stations.source in ("file", "name"):
-            self.listed = listed_stations(self.path, self.column_map, self.options)
+            self.listed = listed_stations(self.path, self.column_map, self.options.stations)
         index = -1
         with ThreadPoolExecutor(_THREADS) as pool:
             for index, member in enumerate(members(self.path, self.options.max_bytes)):
@@ -178,8 +187,13 @@ class _Reading:
             self.tally.halves |= set(half_columns(member)) if member.path is not None else set()
             yield from parquet_batches(member, offset, self.options.max_bytes, self._decoder)
             return
-        layout = examine(member, self.column_map.text)
-        decoder = self._decoder(layout.columns, member, layout)
+        decoder: LineDecoder
+        if self.lines is not None:
+            layout, decoder = plain_layout(member), self.lines.decoder(member, self.column_map)
+            self.tally.seen |= self.column_map.variables.keys()
+        else:
+            layout = examine(member, self.column_map.text)
+            decoder = self._decoder(layout.columns, member, layout)
         if self.column_map.stations.source == "header":
             self.listed = header_station(layout, self.column_map)
         if layout.detected and offset == 0:

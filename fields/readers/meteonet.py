@@ -6,6 +6,7 @@ of three: station pressure is derived from it where it exists (`fields.derive`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from fields.readers.archives import tables_in
@@ -23,7 +24,8 @@ _HEADER = b"number_sta,lat,lon,height_sta,date,dd,ff,precip,hu,td,t,psl"
 def open_meteonet(path: Path, options: ReadOptions, work: Workspace) -> Source:
     """Open MeteoNet tables as a source."""
     chosen = load_map(options.column_map) if options.column_map else shipped_map("meteonet")
-    source = TableSource(path, chosen.with_units(options.units), options, work, "meteonet")
+    chosen = replace(chosen.with_units(options.units), needs_altitude=options.dem is None)
+    source = TableSource(path, chosen, options, work, "meteonet")
     return EveryNthStep(source, options.every) if options.every > 1 else source
 
 

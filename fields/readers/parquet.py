@@ -13,7 +13,7 @@ from fields.readers.archives import Member
 from fields.readers.decode import Decoder, ParsedBlock
 from fields.readers.safety import check_ratio, open_binary
 
-__all__ = ["half_columns", "is_parquet", "parquet_batches", "parquet_columns", "parquet_times"]
+__all__ = ["half_columns", "is_parquet", "parquet_batches", "parquet_columns", "parquet_head", "parquet_times"]
 
 _MAGIC = b"PAR1"
 _ROWS = 262_144
@@ -42,6 +42,27 @@ def parquet_columns(member: Member) -> list[str]:
     _check_footer(member)
     try:
         return list(parquet.read_schema(member.path).names)
+    except _FAULTS as problem:
+        raise _damaged(member, problem) from None
+
+
+def parquet_head(member: Member, rows: int) -> tuple[tuple[str, ...], pa.Table]:
+    """Read the names of a table's columns and its first rows."""
+    from pyarrow import parquet
+
+    _check_footer(member)
+    try:
+        file = parquet.ParquetFile(
+            member.path, memory_map=True, thrift_string_size_limit=_LARGEST_FOOTER, thrift_container_size_limit=10**6
+        )
+        about, names = file.metadata, file.schema_arrow.names
+        if about.num_columns > _MOST_COLUMNS or about.num_columns != len(names):
+            raise DataError(f"{member.label} has {about.num_columns:,} columns, or nested ones", code="SPDE-D122")
+        check_ratio(max(0, about.num_rows) * about.num_columns * 8, member.size, member.label)
+        batch = next(file.iter_batches(rows), None)
+        if batch is None:
+            raise DataError(f"{member.label} holds no rows", code="SPDE-D025", do="fetch the file again")
+        return tuple(names), pa.Table.from_batches([batch])
     except _FAULTS as problem:
         raise _damaged(member, problem) from None
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from fields.errors import DataError, UsageError, printable
 from fields.readers.safety import file_kind, kind_in_words, open_binary, read_npy_header, shown
 from fields.readers.source import ReadOptions, Source, Workspace
+from fields.readers.spreadsheets import ENDINGS, refuse_spreadsheet
 
 __all__ = ["GROUP", "Reader", "detect", "names", "reader"]
 
@@ -41,6 +42,9 @@ class Reader:
 _SHIPPED = {
     "weather2k": "fields.readers.weather2k",
     "meteonet": "fields.readers.meteonet",
+    "metar": "fields.readers.metar",
+    "isd": "fields.readers.isd:FULL",
+    "isd_lite": "fields.readers.isd:LITE",
     "arrays": "fields.readers.arrays",
     "dataset": "fields.readers.dataset",
     "table": "fields.readers.table",
@@ -63,7 +67,8 @@ def reader(name: str) -> Reader:
     """Return a reader by name; an unknown one is a `UsageError` that suggests the nearest."""
     if name not in _loaded:
         if name in _SHIPPED:
-            _loaded[name] = importlib.import_module(_SHIPPED[name]).READER
+            module, _, attribute = _SHIPPED[name].partition(":")
+            _loaded[name] = getattr(importlib.import_module(module), attribute or "READER")
         elif name in _plugins():
             _load_plugin(name, _plugins()[name])
     if name not in _loaded:
@@ -91,6 +96,8 @@ def _load_plugin(name: str, point: EntryPoint) -> None:
 def _other_form(path: Path) -> str:
     """Advise in which form a source that no reader recognises can be read."""
     if path.is_dir():
+        for sheet in sorted(p for p in path.iterdir() if p.is_file() and p.name.lower().endswith(ENDINGS)):
+            refuse_spreadsheet(sheet)
         return "name a folder that holds tables or archives of them, or one of the files"
     kind = file_kind(path)
     if kind == "empty":
@@ -108,6 +115,8 @@ def detect(path: Path) -> Reader:
     DataError
         If none recognises it.
     """
+    if path.is_file():
+        refuse_spreadsheet(path)
     best, sure = None, 0
     for name in names():
         try:

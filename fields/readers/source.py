@@ -57,6 +57,8 @@ class ReadOptions:
     ``step``, ``tolerance`` and ``start`` are seconds, the last on the source's clock. ``pressure`` is ``station`` or
     ``sea-level``: what the column called p holds. ``every`` takes each n-th step. ``exchange`` is ``lat,lon`` where the
     source has them the wrong way round. ``date_order`` is that of dates of three numbers: ``dmy``, ``mdy`` or ``ymd``.
+    ``bbox`` (west, south, east, north in degrees) and ``only`` choose stations; ``dem`` is an elevation model for
+    stations without an altitude.
     Rows after ``until`` (s since 1970, UTC) are left out with a warning: a forecast has no use for the future.
     """
 
@@ -78,6 +80,14 @@ class ReadOptions:
     # Left out of the text by which a kept store recognises its options, so that stores of before are still recognised.
     date_order: str | None = field(default=None, repr=False)
     until: int | None = field(default=None, repr=False)
+    bbox: tuple[float, float, float, float] | None = field(default=None, repr=False)
+    only: tuple[str, ...] = field(default=(), repr=False)
+    dem: str | None = field(default=None, repr=False)
+
+    @property
+    def narrowed(self) -> tuple[object, ...]:
+        """Options that choose and complete stations, for what a store is recognised by; empty where none is set."""
+        return () if (self.bbox, self.only, self.dem) == (None, (), None) else (self.bbox, self.only, self.dem)
 
     @property
     def pressure_kind(self) -> PressureKind | None:
@@ -103,7 +113,10 @@ class ReadOptions:
             ("--on-duplicate", self.on_duplicate),
             ("--on-move", self.on_move),
             ("--max-bytes", None if self.max_bytes == DEFAULT_MAX_BYTES else str(self.max_bytes)),
+            ("--bbox", None if self.bbox is None else ",".join(f"{edge:g}" for edge in self.bbox)),
+            ("--only", ",".join(self.only) or None),
             ("--drop", ",".join(self.drop) or None),
+            ("--dem", self.dem),
             ("--exchange", self.exchange),
             ("--fix", "" if self.fix else None),
         ]

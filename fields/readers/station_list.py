@@ -18,6 +18,7 @@ __all__ = ["header_station", "listed_stations", "name_id"]
 
 StationList = dict[str, tuple[float, float, float, str]]
 _LARGEST = 64 << 20
+_PLACES = ("lat", "lon", "alt")
 
 
 def _number(text: str, decimal: str, what: str, label: str) -> float:
@@ -70,22 +71,28 @@ def name_id(label: str, pattern: str) -> str:
     return match[1]
 
 
-def listed_stations(source: Path, column_map: ColumnMap, options: object) -> StationList:
-    """Read the list of stations named on the command line, or the file beside the source that the map names."""
-    named = getattr(options, "stations", None)
-    folder = source if source.is_dir() else source.parent
-    if not named and not column_map.stations.file:
+def listed_stations(source: Path, column_map: ColumnMap, stations: str | None) -> StationList:
+    """Read the list of stations named on the command line, or the file that the map names: by the source or the map."""
+    if not stations and not column_map.stations.file:
         raise UsageError(
             "the map takes positions from a list of stations, and none is named",
             code="SPDE-D134",
             do="--station-list FILE.csv   with the columns that the map names under [station]",
         )
-    path = Path(named) if named else folder / column_map.stations.file
+    path = Path(stations) if stations else _file_of_map(source, column_map)
     with open_binary(path) as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise DataError(f"{shown(path)} is larger than {_LARGEST:,} bytes", code="SPDE-D105")
     return _parse_list(Member(shown(path), None, content, len(content), path), column_map)  # type: ignore[arg-type]
+
+
+def _file_of_map(source: Path, column_map: ColumnMap) -> Path:
+    """Return the path of the list that a map names: beside the source, or beside the map."""
+    folder = source if source.is_dir() else source.parent
+    folders = [folder, *([column_map.folder] if column_map.folder is not None else [])]
+    paths = [where / column_map.stations.file for where in folders]
+    return next((path for path in paths if path.exists()), paths[-1])
 
 
 def _parse_list(member: Member, column_map: ColumnMap) -> StationList:
@@ -95,7 +102,7 @@ def _parse_list(member: Member, column_map: ColumnMap) -> StationList:
     from fields.readers.column_map import TextForm
 
     layout = examine(member, TextForm())
-    places, doubles = _columns(layout, column_map.stations)
+    places, doubles = _columns(layout, column_map.stations, column_map.needs_altitude)
     text = member.head[layout.body :].decode(layout.encoding, errors="replace")
     listed: StationList = {}
     try:
@@ -116,14 +123,16 @@ def _parse_list(member: Member, column_map: ColumnMap) -> StationList:
                 if row[pair[0]].strip() != row[pair[1]].strip():
                     names = (layout.columns[pair[0]], layout.columns[pair[1]])
                     raise double_error(member.label, f"@{key}", names, f"line {number}")
-            lat, lon, alt = (_number(row[places[k]], layout.decimal, k, label) for k in ("lat", "lon", "alt"))
+            lat, lon, alt = (_number(row[places[k]] if k in places else "", layout.decimal, k, label) for k in _PLACES)
             listed[name] = (lat, lon, alt, row[places["name"]][:200] if "name" in places else "")
     except csv.Error as problem:
         raise DataError(f"{member.label} is not a table: {printable(problem)}", code="SPDE-D123") from None
     return listed
 
 
-def _columns(layout: TextLayout, stations: StationColumns) -> tuple[dict[str, int], list[tuple[str, tuple[int, int]]]]:
+def _columns(
+    layout: TextLayout, stations: StationColumns, needs_altitude: bool
+) -> tuple[dict[str, int], list[tuple[str, tuple[int, int]]]]:
     """Return the column of each entry, and pairs of columns that could both be meant."""
     places: dict[str, int] = {}
     doubles: list[tuple[str, tuple[int, int]]] = []
@@ -133,11 +142,12 @@ def _columns(layout: TextLayout, stations: StationColumns) -> tuple[dict[str, in
         doubles += [(key, (there[0], other)) for other in there[1:]]
         if there:
             places[key] = there[0]
-        elif key != "name":
+        elif key != "name" and (needs_altitude or key != "alt"):
             raise DataError(
                 f"{layout.label} has no column {' or '.join(map(repr, names))}",
                 code="SPDE-D124",
                 where=f"its columns are {', '.join(printable(c) for c in layout.columns[:12])}",
-                do="name them under [station] in the column map",
+                do="name them under [station] in the column map"
+                + (", or take altitudes from an elevation model: --dem FILE" if key == "alt" else ""),
             )
     return places, doubles

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fields.errors import DataError, FieldsError, ProblemReport, locate, printable
+from fields.errors import DataError, FieldsError, ProblemReport, UsageError, locate, printable
 from fields.readers.archives import Member, members, tables_in
 from fields.readers.assemble import AssembledBlock, assemble, conflict_error
 from fields.readers.axis import Reports, find_axis
 from fields.readers.column_choice import folded
 from fields.readers.column_map import ColumnMap, load_map, shipped_map
 from fields.readers.csv_text import examine
+from fields.readers.fixed_lines import LineFormat
 from fields.readers.gathering import GatheredTables, gather
 from fields.readers.parquet import is_parquet, parquet_columns
 from fields.readers.registry import Reader
@@ -23,7 +25,7 @@ from fields.readers.source import EveryNthStep, ReadOptions, Source, Workspace
 from fields.times import DAY, format_span, format_time, summer_time_jumps
 from fields.variables import PressureKind
 
-__all__ = ["READER", "TableSource", "choose_map", "without_absent_columns"]
+__all__ = ["READER", "TableSource", "choose_map", "draft_command", "without_absent_columns"]
 
 # Tried in this order where the user names no map.
 _TRIED = ("inmet", "tidy")
@@ -42,11 +44,12 @@ class TableSource(Source):
     reads_words = True
 
     def __init__(
-        self, path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace, reader: str = "table"
-    ) -> None:
+        self, path: Path, column_map: ColumnMap, options: ReadOptions, work: Workspace, reader: str = "table",
+        lines: LineFormat | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.reader, self.label = reader, printable(path.name)
-        self._gathered: GatheredTables = gather(path, column_map, options, work)
+        self._gathered: GatheredTables = gather(path, column_map, options, work, lines)
         self._command = work.command
         self._on_duplicate = options.on_duplicate
         self._named_off = False
@@ -164,15 +167,15 @@ class TableSource(Source):
 def choose_map(path: Path, options: ReadOptions) -> ColumnMap:
     """Choose the map that the user names, or the shipped one that fits the first table."""
     if options.column_map:
-        return load_map(options.column_map).with_units(options.units)
+        return _declared(load_map(options.column_map), options)
     first = next(members(path, options.max_bytes), None)
     if first is None:
         raise DataError(f"{printable(path.name)} holds no table", code="SPDE-D025")
     for name in _TRIED:
-        chosen = shipped_map(name)
+        chosen = _declared(shipped_map(name), options)
         columns = _columns(first, chosen)
         if columns and not chosen.missing_from(columns):
-            return chosen.with_units(options.units)
+            return chosen
     if not is_parquet(first):
         examine(first, shipped_map("tidy").text)  # says what is wrong, if it is no table at all
     there = ", ".join(printable(c)[:40] for c in _columns(first, shipped_map("tidy"))[:12])
@@ -186,8 +189,13 @@ def choose_map(path: Path, options: ReadOptions) -> ColumnMap:
         f"no shipped column map ({', '.join(_TRIED)}) fits {first.label}",
         code="SPDE-D124",
         where=f"its columns are {there}",
-        do="--map FILE.toml   with its columns; `stationpde data where table` shows a column map to begin with",
+        do=f"{draft_command(path)}   drafts one, for --map map.toml",
     )
+
+
+def _declared(column_map: ColumnMap, options: ReadOptions) -> ColumnMap:
+    """Return the map with what the user declares: units, and an elevation model for the altitudes."""
+    return replace(column_map.with_units(options.units), needs_altitude=options.dem is None)
 
 
 def _first_table(path: Path, options: ReadOptions) -> str:
@@ -213,10 +221,32 @@ def _columns(member: Member, column_map: ColumnMap) -> list[str]:
 def open_table(path: Path, options: ReadOptions, work: Workspace) -> Source:
     """Open tables as a source."""
     chosen = without_absent_columns(choose_map(path, options), path)
+    _refuse_unused_list(chosen, path, options)
     if options.pressure_kind == PressureKind.SEA_LEVEL and "p" in chosen.variables:
         chosen = _as_sea_level(chosen)
     source = TableSource(path, chosen, options, work)
     return EveryNthStep(source, options.every) if options.every > 1 else source
+
+
+def _refuse_unused_list(column_map: ColumnMap, path: Path, options: ReadOptions) -> None:
+    """Refuse a list of stations that the map would not read."""
+    stations = column_map.stations
+    if options.stations is None or stations.source in ("file", "name"):
+        return
+    places = "the columns of every row" if stations.source == "columns" else "the lines above the columns"
+    key = stations.id[0] if stations.source == "columns" else "the column of the id"
+    raise UsageError(
+        f"a list of stations is given, and the map takes positions from {places}", code="SPDE-D134",
+        where=f"{column_map.label} › [station] › from",
+        do=f'write from = "file" and key = "{printable(key)[:60]}" there, with the names of the list\'s columns as id, '
+        f"lat, lon and alt; {draft_command(path, options.stations)}   drafts it",
+    )  # fmt: skip
+
+
+def draft_command(path: Path, stations: str | None = None) -> str:
+    """Write the command that drafts a column map for a table."""
+    words = ["stationpde", "data", "map", str(path), *(["--station-list", stations] if stations else [])]
+    return printable(shlex.join([*words, "-o", "map.toml"]))
 
 
 def without_absent_columns(column_map: ColumnMap, path: Path) -> ColumnMap:
@@ -225,8 +255,9 @@ def without_absent_columns(column_map: ColumnMap, path: Path) -> ColumnMap:
         return column_map
     columns = {folded(column) for column in _columns(next(members(path, 0)), column_map)}
     there = {
-        name: column for name, column in column_map.variables.items() if columns.intersection(map(folded, column.names))
-    }
+        name: column for name, column in column_map.variables.items()
+        if not column.optional or columns.intersection(map(folded, column.names))
+    }  # fmt: skip
     return replace(column_map, variables=there or column_map.variables)
 
 

@@ -266,8 +266,9 @@ class _Ingest:
         target, origin = folder / _STORE, folder / _ORIGIN
         order = self.options.read.date_order
         identity = identity_of(
-            self.files, str(self.files.resolve()), self._settings(), *(() if order is None else (order,))
-        )
+            self.files, str(self.files.resolve()), self._settings(), *(() if order is None else (order,)),
+            *self.options.read.narrowed,
+        )  # fmt: skip
         if store.is_store(target):
             earlier = atomic.read_table(origin)
             if earlier is None or earlier.get("identity") == identity:

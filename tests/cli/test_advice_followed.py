@@ -93,7 +93,7 @@ D133 words   data ingest good.csv -o OUT --map from_list.toml --station-list one
 D100 words   data ingest nowhere.csv -o OUT
 D110 words   data ingest good.npz -o OUT --step often
 D110 mended  data ingest good.npz -o OUT --tolerance 3h
-D109 words   data ingest good.npz -o OUT --drop NOPE
+D109 words   data ingest good.npz -o OUT --only NOPE
 D008 words   data ingest good.npz -o OUT --missing t=guess
 D003 mended  data ingest good.npz -o taken.zarr
 D003 words   data ingest good.npz -o mine.txt
