@@ -1,0 +1,156 @@
+"""Compile kernels for a device that is not here, and read what its compiler says of them.
+
+No driver is asked: Triton's front end and the compilers that it brings (LLVM, ptxas) run as they would on the device.
+They cannot run in a process whose Triton interprets (``TRITON_INTERPRET=1``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...errors import BackendError, UnknownNameError
+from ..fused.trace import Traced
+from .binding import block_size
+from .emit import SweepNotes, emit
+from .engine import interpreted
+from .gather import GatherKernel
+from .stored import StoredModule, imported_triton, stored_module
+
+__all__ = ["TARGETS", "SweepReport", "compiled_kernel"]
+
+TARGETS: Mapping[str, tuple[str, int | str, int]] = {
+    "sm_80": ("cuda", 80, 32),
+    "sm_90": ("cuda", 90, 32),
+    "gfx942": ("hip", "gfx942", 64),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a compiler made of one kernel.
+
+    Attributes
+    ----------
+    kernel : name; target : architecture; dtype, block, warps : of the kernel
+    registers : of a thread; spills : values moved to memory for want of them, bytes (gfx942: registers)
+    shared_memory : bytes of a program
+    loads, stores : of a cell, counted in Triton's intermediate code; what only programs at a border do, and what
+        belongs to a row, is left out
+    bytes_moved : of a cell, each array once: what memory has to give and take if neighbours are in a cache
+    signature : types of its arguments, in order
+    binary : bytes of machine code
+    """
+
+    kernel: str
+    target: str
+    dtype: str
+    block: int
+    warps: int
+    registers: int
+    spills: int
+    shared_memory: int
+    loads: int
+    stores: int
+    bytes_moved: int
+    signature: tuple[tuple[str, str], ...]
+    binary: int
+
+
+def compiled_kernel(kernel: GatherKernel, nx: int, dtype: torch.dtype, target: str = "sm_80") -> list[SweepReport]:
+    """Compile the sweeps of a kernel for one of :data:`TARGETS`."""
+    if target not in TARGETS:
+        raise UnknownNameError(f"no target '{target}'", do=f"known: {', '.join(TARGETS)}")
+    if interpreted():
+        raise BackendError("Triton interprets in this process", do="unset TRITON_INTERPRET and start again")
+    emitted = emit(kernel, double=dtype == torch.float64)
+    stored = stored_module(emitted.source)
+    return [_compiled(stored, kernel, notes, nx, dtype, target) for notes in emitted.sweeps]
+
+
+def cell_bytes(notes: SweepNotes, size: int) -> int:
+    """Return bytes of a cell that a kernel moves if each array is fetched once; of what it adds to, twice."""
+    return size * (len(notes.arrays_read) + len(notes.arrays_added) + len(notes.arrays_written))
+
+
+def least_bytes(traced: Traced, kernel: GatherKernel, size: int) -> int:
+    """Return the least that a kernel can move: what comes in and goes out, without intermediates between sweeps."""
+    inside = ("stage", "gradient stage")
+    read = {r.array for sweep in kernel.sweeps for r in sweep.reads()}
+    written = {s.array for sweep in kernel.sweeps for s in sweep.stores}
+    return size * sum(traced.arrays[a].kind not in inside for arrays in (read, written) for a in arrays)
+
+
+def _compiled(
+    stored: StoredModule, kernel: GatherKernel, notes: SweepNotes, nx: int, dtype: torch.dtype, target: str
+) -> SweepReport:
+    triton = imported_triton()
+    compiler = importlib.import_module("triton.compiler")
+    backend = importlib.import_module("triton.backends.compiler")
+    function = stored.function(notes.name)
+    block, warps = block_size(nx, dtype)
+    signature = _signature(function.arg_names, dtype)
+    constants = {"BLOCK": block, "FIRST": True}
+    source = compiler.ASTSource(fn=function, signature=signature, constexprs=constants)
+    with stored.compiling():
+        made = triton.compile(source, target=backend.GPUTarget(*TARGETS[target]), options={"num_warps": warps})
+    registers, spills, shared = _resources(made.asm, target)
+    loads, stores = _accesses(made.asm["ttir"])
+    binary = made.asm.get("cubin") or made.asm["hsaco"]
+    size = torch.finfo(dtype).bits // 8
+    types = tuple((name, kind) for name, kind in signature.items() if kind != "constexpr")
+    return SweepReport(
+        notes.name, target, str(dtype).removeprefix("torch."), block, warps, registers, spills,
+        max(shared, int(made.metadata.shared)), loads, stores, cell_bytes(notes, size), types, len(binary),
+    )  # fmt: skip
+
+
+def _signature(names: Sequence[str], dtype: torch.dtype) -> dict[str, str]:
+    real = "*fp64" if dtype == torch.float64 else "*fp32"
+    known = {"sums": "*fp64", "plane": "i64", "BLOCK": "constexpr", "FIRST": "constexpr"}
+    known |= dict.fromkeys(("batch", "ny", "nx", "programs"), "i32")
+    return {name: known.get(name, "i64" if name.startswith(("sample", "line")) else real) for name in names}
+
+
+def _accesses(code: str) -> tuple[int, int]:
+    """Count loads and stores of whole blocks outside of branches."""
+    depth, counts = 0, {"tt.load": 0, "tt.store": 0}
+    for line in code.splitlines():
+        opened = "scf.if" in line or "scf.for" in line
+        depth += opened
+        if depth and line.strip().startswith("}") and "else" not in line:
+            depth -= 1
+        if depth == 0:
+            for name in counts:
+                counts[name] += bool(re.search(rf"\b{re.escape(name)}\b", line)) and "tensor<" in line
+    return counts["tt.load"], counts["tt.store"]
+
+
+def _resources(code: Mapping[str, Any], target: str) -> tuple[int, int, int]:
+    """Return registers, spills and shared memory."""
+    if "ptx" not in code:
+        text = code["amdgcn"]
+        number = lambda name: int((re.search(rf"\.{name}:\s+(\d+)", text) or [0, 0])[1])
+        return number("vgpr_count"), number("vgpr_spill_count") + number("sgpr_spill_count"), number(
+            "group_segment_fixed_size"
+        )
+    assembler = imported_triton().knobs.nvidia.ptxas.path
+    with tempfile.TemporaryDirectory(prefix="pde_ops-") as work:
+        text = Path(work) / "kernel.ptx"
+        text.write_text(code["ptx"], encoding="utf-8")
+        architecture = (re.search(r"^\.target (\w+)", code["ptx"], re.MULTILINE) or [target, target])[1]
+        command = [assembler, "-v", f"--gpu-name={architecture}", str(text), "-o", str(Path(work) / "kernel.cubin")]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+    if said.returncode != 0:
+        raise BackendError(f"ptxas failed on a generated kernel: {said.stderr.strip()[:400]}", do="report it")
+    number = lambda pattern: int((re.search(pattern, said.stderr) or [0, 0])[1])
+    spilled = number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads")
+    return number(r"Used (\d+) registers"), spilled, number(r"(\d+) bytes smem")
