@@ -14,23 +14,24 @@ from .emit import SweepNotes, emit
 from .gather import GatherKernel
 from .stored import stored_module
 
-__all__ = ["TritonKernel", "block_size"]
+__all__ = ["OPTIONS", "TritonKernel", "block_size"]
 
-# Columns of a program, and its warps: narrow rows leave few lanes idle, wide ones give each thread two values to hide
-# latency, and never so many that registers run out.
+OPTIONS = {"enable_fp_fusion": True}  # a * b + c in one instruction, as the C kernel has it
+
+# Columns of a program, and columns of a thread, by dtype and direction. Two columns hide latency, but an adjoint, and
+# anything in float64, then runs out of registers.
 WIDEST = {torch.float32: 256, torch.float64: 128}
 NARROWEST = 32
+EACH = {(torch.float32, False): 2, (torch.float32, True): 1, (torch.float64, False): 1, (torch.float64, True): 1}
+IDLE = 1.25  # lanes for a column beyond which a narrower program is taken
 
 
-def block_size(nx: int, dtype: torch.dtype) -> tuple[int, int]:
-    """Return columns and warps of a program for rows of a length."""
-    block = NARROWEST
-    while block < min(nx, WIDEST[dtype]):
-        block *= 2
-    # A last piece that is mostly empty wastes more than a second program costs.
-    if block > NARROWEST and -(-nx // block) * block > 1.25 * nx and -(-nx // (block // 2)) * (block // 2) < nx * 1.25:
+def block_size(nx: int, dtype: torch.dtype, *, seeded: bool) -> tuple[int, int]:
+    """Return columns and warps of a program, for rows of a length."""
+    block = WIDEST[dtype]
+    while block > NARROWEST and -(-nx // block) * block > IDLE * nx:
         block //= 2
-    return block, max(1, block // 64)
+    return block, max(1, block // (32 * EACH[dtype, seeded]))
 
 
 class TritonKernel:
@@ -43,7 +44,7 @@ class TritonKernel:
         self._ny, self._nx, self._dtype = ny, nx, dtype
         self._seeded, self._scalars = kernel.seeded, kernel.derivatives
         self._is_summed = len(kernel.summed_slots())
-        self._block, self._warps = block_size(nx, dtype)
+        self._block, self._warps = block_size(nx, dtype, seeded=kernel.seeded)
         self._steps: dict[tuple[float, torch.device], Tensor] = {}
 
     def __call__(self, arguments: Arguments) -> Tensor | None:
@@ -81,7 +82,7 @@ class TritonKernel:
                     *self._arrays(notes, arguments),
                     arguments.rows[0], arguments.coefficients, arguments.factor, step, sums,
                     arguments.batch, self._ny, self._nx, self._ny * self._nx, programs,
-                    BLOCK=self._block, FIRST=first, num_warps=self._warps,
+                    BLOCK=self._block, FIRST=first, num_warps=self._warps, **OPTIONS,
                 )  # fmt: skip
 
     def _arrays(self, notes: SweepNotes, arguments: Arguments) -> list[Any]:

@@ -19,7 +19,7 @@ import torch
 
 from ...errors import BackendError, UnknownNameError
 from ..fused.trace import Traced
-from .binding import block_size
+from .binding import OPTIONS, block_size
 from .emit import SweepNotes, emit
 from .engine import interpreted
 from .gather import GatherKernel
@@ -41,7 +41,7 @@ class SweepReport:
     Attributes
     ----------
     kernel : name; target : architecture; dtype, block, warps : of the kernel
-    registers : of a thread; spills : values moved to memory for want of them, bytes (gfx942: registers)
+    registers : of a thread; spills : bytes of its stack, where values go that found none (gfx942: such values)
     shared_memory : bytes of a program
     loads, stores : of a cell, counted in Triton's intermediate code; what only programs at a border do, and what
         belongs to a row, is left out
@@ -96,12 +96,12 @@ def _compiled(
     compiler = importlib.import_module("triton.compiler")
     backend = importlib.import_module("triton.backends.compiler")
     function = stored.function(notes.name)
-    block, warps = block_size(nx, dtype)
+    block, warps = block_size(nx, dtype, seeded=kernel.seeded)
     signature = _signature(function.arg_names, dtype)
     constants = {"BLOCK": block, "FIRST": True}
     source = compiler.ASTSource(fn=function, signature=signature, constexprs=constants)
     with stored.compiling():
-        made = triton.compile(source, target=backend.GPUTarget(*TARGETS[target]), options={"num_warps": warps})
+        made = triton.compile(source, target=backend.GPUTarget(*TARGETS[target]), options={"num_warps": warps, **OPTIONS})
     registers, spills, shared = _resources(made.asm, target)
     loads, stores = _accesses(made.asm["ttir"])
     binary = made.asm.get("cubin") or made.asm["hsaco"]
@@ -142,15 +142,12 @@ def _resources(code: Mapping[str, Any], target: str) -> tuple[int, int, int]:
         return number("vgpr_count"), number("vgpr_spill_count") + number("sgpr_spill_count"), number(
             "group_segment_fixed_size"
         )
-    assembler = imported_triton().knobs.nvidia.ptxas.path
+    tool = imported_triton().knobs.nvidia.cuobjdump.path
     with tempfile.TemporaryDirectory(prefix="pde_ops-") as work:
-        text = Path(work) / "kernel.ptx"
-        text.write_text(code["ptx"], encoding="utf-8")
-        architecture = (re.search(r"^\.target (\w+)", code["ptx"], re.MULTILINE) or [target, target])[1]
-        command = [assembler, "-v", f"--gpu-name={architecture}", str(text), "-o", str(Path(work) / "kernel.cubin")]
-        said = subprocess.run(command, capture_output=True, text=True, check=False)
-    if said.returncode != 0:
-        raise BackendError(f"ptxas failed on a generated kernel: {said.stderr.strip()[:400]}", do="report it")
-    number = lambda pattern: int((re.search(pattern, said.stderr) or [0, 0])[1])
-    spilled = number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads")
-    return number(r"Used (\d+) registers"), spilled, number(r"(\d+) bytes smem")
+        binary = Path(work) / "kernel.cubin"
+        binary.write_bytes(code["cubin"])
+        said = subprocess.run([tool, "--dump-resource-usage", str(binary)], capture_output=True, text=True, check=False)
+    usage = dict(re.findall(r"\b(REG|STACK|LOCAL|SHARED):(\d+)", said.stdout))
+    if said.returncode != 0 or "REG" not in usage:
+        raise BackendError(f"cuobjdump cannot read a compiled kernel: {said.stderr.strip()[:400]}", do="report it")
+    return int(usage["REG"]), int(usage["STACK"]) + int(usage["LOCAL"]), int(usage["SHARED"])

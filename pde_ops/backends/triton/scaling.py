@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .binding import OPTIONS
 from .stored import stored_module
 from .templates import SCALING
 
@@ -76,7 +77,7 @@ class TritonScaler:
 
     def _run(self, name: str, programs: int, *arguments: Any, **constants: Any) -> None:
         if programs:
-            self._stored.function(name)[(programs,)](*arguments, **constants, num_warps=WARPS)
+            self._stored.function(name)[(programs,)](*arguments, **constants, num_warps=WARPS, **OPTIONS)
 
     @contextlib.contextmanager
     def _launching(self, like: Tensor) -> Any:
