@@ -134,6 +134,10 @@ class FusedRunner:
         stages = len(compiled.traced.stages) + 1
         return f"fused: {stages} stage{'s' if stages > 1 else ''}, {self.engine.describe()}"
 
+    def planned(self) -> Compiled:
+        """Return the traced program with the statics of the last call, or those that the grid supplies."""
+        return next(reversed(self._compiled.values()))
+
     def _takes_baseline(self) -> bool:
         return self.engine.name == "torch" or is_transforming()
 

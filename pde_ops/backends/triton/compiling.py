@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from ...errors import BackendError, UnknownNameError
-from ..fused.trace import Traced
 from .binding import OPTIONS, block_size
+from .availability import interpreted
 from .emit import SweepNotes, emit
-from .engine import interpreted
 from .gather import GatherKernel
 from .stored import StoredModule, imported_triton, stored_module
+from .traffic import cell_bytes
 
 __all__ = ["TARGETS", "SweepReport", "compiled_kernel"]
 
@@ -41,7 +41,7 @@ class SweepReport:
     Attributes
     ----------
     kernel : name; target : architecture; dtype, block, warps : of the kernel
-    registers : of a thread; spills : bytes of its stack, where values go that found none (gfx942: such values)
+    registers : of a thread; spills : bytes of its stack, where values go that found none (gfx942: vector registers that went there)
     shared_memory : bytes of a program
     loads, stores : of a cell, counted in Triton's intermediate code; what only programs at a border do, and what
         belongs to a row, is left out
@@ -74,19 +74,6 @@ def compiled_kernel(kernel: GatherKernel, nx: int, dtype: torch.dtype, target: s
     emitted = emit(kernel, double=dtype == torch.float64)
     stored = stored_module(emitted.source)
     return [_compiled(stored, kernel, notes, nx, dtype, target) for notes in emitted.sweeps]
-
-
-def cell_bytes(notes: SweepNotes, size: int) -> int:
-    """Return bytes of a cell that a kernel moves if each array is fetched once; of what it adds to, twice."""
-    return size * (len(notes.arrays_read) + len(notes.arrays_added) + len(notes.arrays_written))
-
-
-def least_bytes(traced: Traced, kernel: GatherKernel, size: int) -> int:
-    """Return the least that a kernel can move: what comes in and goes out, without intermediates between sweeps."""
-    inside = ("stage", "gradient stage")
-    read = {r.array for sweep in kernel.sweeps for r in sweep.reads()}
-    written = {s.array for sweep in kernel.sweeps for s in sweep.stores}
-    return size * sum(traced.arrays[a].kind not in inside for arrays in (read, written) for a in arrays)
 
 
 def _compiled(
@@ -136,12 +123,12 @@ def _accesses(code: str) -> tuple[int, int]:
 
 def _resources(code: Mapping[str, Any], target: str) -> tuple[int, int, int]:
     """Return registers, spills and shared memory."""
-    if "ptx" not in code:
+    if "cubin" not in code:
         text = code["amdgcn"]
-        number = lambda name: int((re.search(rf"\.{name}:\s+(\d+)", text) or [0, 0])[1])
-        return number("vgpr_count"), number("vgpr_spill_count") + number("sgpr_spill_count"), number(
-            "group_segment_fixed_size"
-        )
+        found = dict(re.findall(r"\.(vgpr_count|vgpr_spill_count|group_segment_fixed_size):\s+(\d+)", text))
+        counts = (int(found.get(k, 0)) for k in ("vgpr_count", "vgpr_spill_count", "group_segment_fixed_size"))
+        registers, spills, shared = counts
+        return registers, spills, shared
     tool = imported_triton().knobs.nvidia.cuobjdump.path
     with tempfile.TemporaryDirectory(prefix="pde_ops-") as work:
         binary = Path(work) / "kernel.cubin"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
@@ -17,9 +14,10 @@ from ..fused.ir import Node
 from ..fused.plan import Seeded
 from ..fused.scaled import Scaler
 from ..fused.trace import Traced
+from .availability import installed, interpreted
 from .gather import gathered_adjoint, gathered_forward
 
-__all__ = ["TritonEngine", "interpreted", "missing", "triton_engine"]
+__all__ = ["TritonEngine", "triton_engine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +64,4 @@ class TritonEngine(Engine):
 
 def triton_engine() -> TritonEngine:
     """Return the engine of this process."""
-    try:
-        found = version("triton")
-    except PackageNotFoundError:
-        found = "of unknown version"
-    return TritonEngine("triton", f"Triton {found}{' in its interpreter' if interpreted() else ''}")
-
-
-def interpreted() -> bool:
-    """Tell whether Triton runs kernels in Python, on CPU tensors; it reads the variable when it is imported."""
-    return os.environ.get("TRITON_INTERPRET", "") == "1"
-
-
-def missing() -> str | None:
-    """Say why kernels cannot be generated here, without importing Triton; None if they can."""
-    return None if importlib.util.find_spec("triton") is not None else "triton is not installed"
+    return TritonEngine("triton", f"Triton {installed()}{' in its interpreter' if interpreted() else ''}")

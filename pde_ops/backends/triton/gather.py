@@ -14,11 +14,11 @@ No program writes what another one writes, so nothing depends on the order in wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..fused.adjoint import differentiate
-from ..fused.ir import CELL, CellRead, Graph, Node, reachable
+from ..fused.ir import CellRead, Graph, Node, reachable
 from ..fused.plan import AdjointPlan, Seeded, Store, Sum, forward_kernel
 from ..fused.tidy import tidied
 from ..fused.trace import Traced
@@ -142,13 +142,3 @@ class _Gathering(AdjointPlan):
         east = 0 if boundary.x == "periodic" else -step[0]
         north = 0 if boundary.y == "periodic" else -step[1]
         return graph.select(graph.inside(east, north), there, graph.zero) if east or north else there
-
-
-def array_counts(kernel: GatherKernel) -> Mapping[str, int]:
-    """Count cells read and written by each cell of the grid, neighbours in cache: what memory has to move."""
-    loads, stores = 0, 0
-    for sweep in kernel.sweeps:
-        written = [s.array for s in sweep.stores]
-        loads += len({read.array for read in sweep.reads()}) + sum(s.accumulate for s in sweep.stores)
-        stores += len(written)
-    return {"loads": loads, "stores": stores, "levels": CELL}

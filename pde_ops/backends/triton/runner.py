@@ -19,7 +19,8 @@ from .. import Inputs, March
 from ..fused.compiled import Compiled
 from ..fused.runner import FusedRunner, RowTable
 from . import operators
-from .engine import TritonEngine, interpreted, triton_engine
+from .availability import interpreted
+from .engine import TritonEngine, triton_engine
 from .stored import imported_triton
 
 __all__ = ["TritonRunner"]
