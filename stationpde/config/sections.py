@@ -208,8 +208,9 @@ class PDESection(Section):
     """Wind in m/s that fixes the number of stable parts of a sub-step; the advecting wind is limited to it."""
     pressure_gradient: Switch = False
     """Add a learned share of −(1/ρ)∇p to the wind; needs pressure without its terrain part (``model.state``)."""
-    backend: Literal["auto", "torch", "fused", "inductor"] = "auto"
-    """Implementation of the equations; ``auto`` takes the fused kernel where a C compiler is found."""
+    backend: Literal["auto", "torch", "fused", "inductor", "triton"] = "auto"
+    """Implementation of the equations; ``auto`` takes the fused kernel where a C compiler is found, and Triton kernels on a
+    GPU where triton is installed."""
 
 
 class LossSection(Section):

@@ -96,7 +96,9 @@ def gathered_forward(traced: Traced, outputs: Sequence[Node]) -> GatherKernel:
 def gathered_adjoint(traced: Traced, seeded: Seeded, wants: frozenset[str]) -> GatherKernel:
     """Adjoint of `gathered_forward`; ``wants`` as :func:`~pde_ops.backends.fused.plan.wanted_kinds` names it."""
     plan = _Gathering(traced, wants)
-    sweeps = [plan.gather(pairs).tidy(traced.graph) for pairs in plan.pairs(seeded)]
+    # A stage of what nobody differentiates by, metric terms say, has no way back.
+    gathered = [plan.gather(pairs) for pairs in plan.pairs(seeded)]
+    sweeps = [sweep.tidy(traced.graph) for sweep in gathered if sweep.stores or sweep.sums]
     derivatives = traced.coefficients + (len(traced.outputs) if "factor" in wants else 0)
     return GatherKernel(traced, sweeps, True, derivatives)
 

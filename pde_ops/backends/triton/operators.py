@@ -200,7 +200,9 @@ def _back(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
     each = [next(grads) if want else None for want in needed]
     joined = each[3:5] if is_march else [None, None]
     of_closures = each[5:] if is_march else each[3:]
-    return (*each[:3], of_closures, *joined, [None] * len(statics), *[None] * len(ctx.rest))
+    of_grid, *numbers = ctx.rest
+    rest = ([None] * len(statics), [None] * len(of_grid), *[None] * len(numbers))
+    return (*each[:3], of_closures, *joined, *rest)
 
 
 _triton_step.register_autograd(_back, setup_context=_keep)

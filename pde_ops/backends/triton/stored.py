@@ -15,6 +15,7 @@ import importlib.util
 import json
 import logging
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 
 from ...errors import BackendError
 from ..fused.binding_numba import SourceAlone
-from ..fused.cache import private_folder, publish
+from ..fused.cache import foreign, private_folder, publish
 
 __all__ = ["StoredModule", "stored_module"]
 
@@ -88,12 +89,19 @@ def stored_module(source: str) -> StoredModule:
 def _settle(folder: Path, source: str) -> None:
     """Have the source in the folder, and of what was compiled only what was noted."""
     path, compiled = folder / "kernel.py", folder / "compiled"
+    for file in (path, folder / "sealed.json"):
+        problem = foreign(file)
+        if problem is not None:
+            log.warning("a file in the kernel cache will be written again: %s", problem)
+            file.unlink()
     try:
         same = path.read_text(encoding="utf-8") == source
     except (OSError, UnicodeDecodeError):
         same = False
     if not same:
         publish(path, source.encode())
+    if compiled.is_symlink():
+        compiled.unlink()
     if compiled.exists() and _digests(compiled) != _sealed(folder):
         log.warning("machine code of %s in the kernel cache is damaged and will be compiled again", folder.name)
         shutil.rmtree(compiled, ignore_errors=True)
@@ -113,7 +121,9 @@ def _digests(compiled: Path) -> dict[str, str]:
     digests = {}
     for path in sorted(compiled.rglob("*")):
         with contextlib.suppress(FileNotFoundError):  # another process is replacing it
-            if path.is_file():
+            if not path.is_dir() and not stat.S_ISREG(path.lstat().st_mode):
+                digests[str(path.relative_to(compiled))] = "no regular file"
+            elif path.is_file():
                 digests[str(path.relative_to(compiled))] = hashlib.sha256(path.read_bytes()).hexdigest()
     return digests
 
