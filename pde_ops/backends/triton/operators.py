@@ -75,7 +75,8 @@ def _step(
 ) -> Tensor:
     statics = [inputs.statics[s.name] for s in runner.program.statics]
     # By identity, as the runner itself decides: what the grid supplies has a value per row that is known in float64.
-    of_grid = [inputs.statics[s.name] is getattr(inputs.grid, s.name, None) for s in runner.program.statics]
+    # One letter each: torch takes a list of flags for one argument here and for several there.
+    of_grid = "".join("ny"[inputs.statics[s.name] is getattr(inputs.grid, s.name, None)] for s in runner.program.statics)
     result: Tensor = torch.ops.pde_ops.triton_step(
         inputs.state, inputs.coefficients, factor, list(inputs.closures), added, decay, statics, of_grid,
         runner.handle, kind, float(dt), *pattern, float(rho),
@@ -105,7 +106,7 @@ class _Context:
 
 def _prepared(
     state: Tensor, coefficients: Tensor, factor: Tensor | None, closures: list[Tensor], added: Tensor | None,
-    decay: Tensor | None, statics: list[Tensor], of_grid: list[bool], handle: int, kind: str, dt: float,
+    decay: Tensor | None, statics: list[Tensor], of_grid: str, handle: int, kind: str, dt: float,
     steps: int, every: int, rho: float,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:  # fmt: skip
     """Return the function of autograd that does a step, what it takes before its tensors, and those."""
@@ -114,7 +115,7 @@ def _prepared(
     runner = _runner(handle)
     grid = runner.grid.bind(state.dtype, state.device)
     names = [s.name for s in runner.program.statics]
-    values = [getattr(grid, n) if own else value for n, own, value in zip(names, of_grid, statics, strict=True)]
+    values = [getattr(grid, n) if own == "y" else value for n, own, value in zip(names, of_grid, statics, strict=True)]
     inputs = Inputs(state, tuple(closures), coefficients, dict(zip(names, values, strict=True)), grid)
     word, _, rule = kind.partition(" ")
     tensors = runner.checked(inputs, factor)
@@ -133,7 +134,7 @@ def _prepared(
 @torch.library.custom_op("pde_ops::triton_step", mutates_args=())
 def _triton_step(
     state: Tensor, coefficients: Tensor, factor: Tensor | None, closures: list[Tensor], added: Tensor | None,
-    decay: Tensor | None, statics: list[Tensor], of_grid: list[bool], handle: int, kind: str, dt: float,
+    decay: Tensor | None, statics: list[Tensor], of_grid: str, handle: int, kind: str, dt: float,
     steps: int, every: int, rho: float,
 ) -> Tensor:  # fmt: skip
     function, first, tensors = _prepared(
@@ -151,7 +152,7 @@ def _(state: Tensor, *_: Any) -> Tensor:
 @torch.library.custom_op("pde_ops::triton_adjoint", mutates_args=())
 def _triton_adjoint(
     grad_output: Tensor, needed: list[bool], state: Tensor, coefficients: Tensor, factor: Tensor | None,
-    closures: list[Tensor], added: Tensor | None, decay: Tensor | None, statics: list[Tensor], of_grid: list[bool],
+    closures: list[Tensor], added: Tensor | None, decay: Tensor | None, statics: list[Tensor], of_grid: str,
     handle: int, kind: str, dt: float, steps: int, every: int, rho: float,
 ) -> list[Tensor]:  # fmt: skip
     function, first, tensors = _prepared(
@@ -173,7 +174,7 @@ def _triton_adjoint(
 @_triton_adjoint.register_fake
 def _(
     grad_output: Tensor, needed: list[bool], state: Tensor, coefficients: Tensor, factor: Tensor | None,
-    closures: list[Tensor], added: Tensor | None, decay: Tensor | None, statics: list[Tensor], of_grid: list[bool],
+    closures: list[Tensor], added: Tensor | None, decay: Tensor | None, statics: list[Tensor], of_grid: str,
     handle: int, kind: str, dt: float, steps: int, every: int, rho: float,
 ) -> list[Tensor]:  # fmt: skip
     originals = [state, coefficients, factor, *([added, decay] if kind == "march" else []), *closures]
@@ -200,9 +201,7 @@ def _back(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
     each = [next(grads) if want else None for want in needed]
     joined = each[3:5] if is_march else [None, None]
     of_closures = each[5:] if is_march else each[3:]
-    of_grid, *numbers = ctx.rest
-    rest = ([None] * len(statics), [None] * len(of_grid), *[None] * len(numbers))
-    return (*each[:3], of_closures, *joined, *rest)
+    return (*each[:3], of_closures, *joined, [None] * len(statics), *[None] * len(ctx.rest))
 
 
 _triton_step.register_autograd(_back, setup_context=_keep)
