@@ -13,8 +13,8 @@ from ..grid import Grid2D
 from ..lowering import Program
 from ..transforms import is_transforming
 from . import Inputs, March, Runner, make_runner
-from .triton.availability import missing
 from .eager import EagerRunner
+from .triton.availability import missing
 
 if TYPE_CHECKING:
     from ..integrators.scaling import Rule

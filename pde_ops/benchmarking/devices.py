@@ -25,7 +25,7 @@ SIZE = (1, 512, 768)
 
 
 def estimates() -> dict[str, Any]:
-    """Return, for each device, microseconds of a step of the surface system in float32, forward and with its adjoint."""
+    """Return microseconds of a step of the surface system in float32 for each device, alone and with its adjoint."""
     batch, ny, nx = SIZE
     cells = batch * ny * nx
     kernels = step_kernels(surface_system().compile(make_problem(*SIZE).grid, backend="fused"))

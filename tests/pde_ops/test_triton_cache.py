@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_fused_cache_owners import STRANGER, linked, open_to_all, open_to_the_group, owned_by_a_stranger
 
 from pde_ops.backends.fused import cache
 from pde_ops.backends.triton.stored import StoredModule
-from test_fused_cache_owners import STRANGER, linked, open_to_all, open_to_the_group, owned_by_a_stranger
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 SOURCE = """import triton

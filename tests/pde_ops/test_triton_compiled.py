@@ -164,8 +164,9 @@ def test_a_backend_registers_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     from pde_ops.backends import register
 
     register("doubled")(Doubled)
-    system, grid = po.PDESystem("heat", {c: po.Positive("k", "m**2/s", init=1.0) * laplacian(c)}), po.Grid2D.plane(
-        4, 5, dx=1.0
+    system, grid = (
+        po.PDESystem("heat", {c: po.Positive("k", "m**2/s", init=1.0) * laplacian(c)}),
+        po.Grid2D.plane(4, 5, dx=1.0),
     )
     state = torch.rand(1, 1, 4, 5)
     torch.testing.assert_close(system.compile(grid, backend="doubled")(state), 2.0 * system.compile(grid)(state))

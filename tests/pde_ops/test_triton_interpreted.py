@@ -20,7 +20,9 @@ def outcome(*groups: str, cache: Path) -> dict[str, dict[str, Any]]:
     """Run groups of cases in a process whose Triton interprets."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "STATIONPDE_CACHE": str(cache)}
     environment["PYTHONPATH"] = os.pathsep.join([str(SCRIPT.parents[2]), environment.get("PYTHONPATH", "")])
-    ran = subprocess.run([sys.executable, SCRIPT, *groups], env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, SCRIPT, *groups], env=environment, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr[-4000:]
     results: dict[str, dict[str, Any]] = json.loads(ran.stdout.splitlines()[-1])
     return results

@@ -1,7 +1,7 @@
-"""Cases of the Triton backend in Triton's interpreter; `python triton_cases.py GROUP…` prints what came of each as JSON.
+"""Cases of the Triton backend in Triton's interpreter; `python triton_cases.py GROUP…` prints the outcomes as JSON.
 
-Whether Triton interprets is decided when it is imported, so the cases run in a process of their own: one for many cases,
-for it takes seconds to start. A case gives a distance from the torch baseline, measured against its tolerance, or what
+Whether Triton interprets is decided when it is imported, so the cases run in a process of their own: one for many
+cases, for it takes seconds to start. A case gives a distance from the torch baseline, measured against its tolerance, or what
 was raised.
 """
 
@@ -27,7 +27,7 @@ def cases(group: str) -> Iterator[tuple[str, Case]]:
     """Yield the cases of a group by name."""
     yield from {
         "systems": systems, "borders": borders, "all borders": all_borders, "steps": steps, "staged": staged,
-        "refusals": refusals, "operators": operators, "gallery": gallery, "drawn": lambda: drawn(4, 1),
+        "refusals": refusals, "operators": operators, "gallery": gallery, "drawn": lambda: drawn(2, 1),
         "many drawn": lambda: drawn(40, 3), "all systems": all_systems,
     }[group]()  # fmt: skip
 
@@ -112,12 +112,14 @@ def all_borders() -> Iterator[tuple[str, Case]]:
             yield bordered((x, y), everything)
     module = importlib.import_module("test_fused_borders")
     for boundary in BODIES:
-        yield f"radius of the grid, {boundary}", quietly(
-            lambda boundary=boundary: module.test_a_radius_as_large_as_the_grid_matches_torch(boundary)
+        yield (
+            f"radius of the grid, {boundary}",
+            quietly(lambda boundary=boundary: module.test_a_radius_as_large_as_the_grid_matches_torch(boundary)),
         )
     for pair in (("reflecting", "periodic"), ("zero_gradient", "reflecting")):
-        yield f"stages, {pair}", quietly(
-            lambda pair=pair: module.test_neighbours_of_computed_quantities_have_their_own_ghosts(pair)
+        yield (
+            f"stages, {pair}",
+            quietly(lambda pair=pair: module.test_neighbours_of_computed_quantities_have_their_own_ghosts(pair)),
         )
     yield "values per row", quietly(module.test_values_per_row_have_neighbours_too)
 
@@ -234,9 +236,9 @@ def leaves_of(side: Any) -> tuple[Any, Any, Any, list[Any]]:
 def steps() -> Iterator[tuple[str, Case]]:
     """Every way of stepping: marches, decay, scale rules; values, derivatives and derivatives of those."""
     import torch
+    from test_fused_second_order import WAYS
 
     from fused_cases import noise, relative
-    from test_fused_second_order import WAYS
 
     for name, way in WAYS.items():
 
@@ -280,10 +282,10 @@ def steps() -> Iterator[tuple[str, Case]]:
 def staged() -> Iterator[tuple[str, Case]]:
     """torch.compile as one graph, and fake tensors."""
     import torch
+    from test_fused_second_order import WAYS
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from fused_cases import relative
-    from test_fused_second_order import WAYS
 
     for name in ("rate", "advance", "decay"):
 
@@ -343,9 +345,7 @@ def refusals() -> Iterator[tuple[str, Case]]:
     yield "mixed devices", refused(ShapeError, "move one of them", lambda: side(x, {"S": s.to("meta")}))
     yield "wrong dtype", refused(ShapeError, "float32", lambda: side(x.float(), {"S": s}))
     half = reaction("triton").to(torch.bfloat16)
-    yield "half precision", refused(
-        BackendError, "float32 or float64", lambda: half(x.bfloat16(), {"S": s.bfloat16()})
-    )
+    yield "half precision", refused(BackendError, "float32 or float64", lambda: half(x.bfloat16(), {"S": s.bfloat16()}))
     yield "no cells", refused(ShapeError, "must be [batch", lambda: side(x[..., :0], {"S": s}))
 
     def strided() -> tuple[float, float]:

@@ -140,7 +140,8 @@ class Compiled:
         for k in adjoint.idle_fields:
             by_state[:, k] = 0.0
         batch, _, ny, nx = state.shape
-        by_closure = state.new_zeros(self.traced.closures, batch, ny, nx)
+        start = state.new_zeros if self.engine.adds else state.new_empty
+        by_closure = start(self.traced.closures, batch, ny, nx)
         blocks = {"field": state, "gradient field": by_state, "gradient closure": by_closure, **seeds}
         _add_stored(blocks, stored)
         if stored[0] is not None:

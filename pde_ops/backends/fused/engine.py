@@ -52,6 +52,11 @@ class Engine:
         return backward_kernel(traced, seeded, wants, saved)
 
     @property
+    def adds(self) -> bool:
+        """Whether adjoint kernels add derivatives by closures to what is there, from the first step on."""
+        return True
+
+    @property
     def scales(self) -> bool:
         """Whether it has a kernel of the scale rules; where it has none the baseline computes them."""
         return self.compiler is not None

@@ -11,7 +11,6 @@ __all__ = ["CellWriter", "number"]
 
 _INFIX = {"add": "+", "mul": "*", "lt": "<", "le": "<=", "eq": "==", "and": "&", "or": "|"}
 _CALLS = {"exp": "tl.exp", "log": "tl.log", "sqrt": "tl.sqrt", "sin": "tl.sin", "cos": "tl.cos", "abs": "tl.abs"}
-BORDERS = ("zero_gradient", "periodic", "reflecting")
 
 
 def number(value: float) -> str:
@@ -27,7 +26,8 @@ class CellWriter:
     ----------
     prefix : of the names that are written
     x, y : text of the position, inside the domain; ``x`` may be a vector, ``y`` is one number
-    base : text of an array's first value in this sample, ``stride`` that of its rows, by array
+    borders : kind of border along x and y
+    place : text of an array's first value in this sample, and of the stride of its rows
     leaf : text of a coefficient, factor or the time step
     """
 

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from ...errors import BackendError, UnknownNameError
-from .binding import OPTIONS, block_size
 from .availability import interpreted
+from .binding import OPTIONS, block_size
 from .emit import SweepNotes, emit
 from .gather import GatherKernel
 from .stored import StoredModule, imported_triton, stored_module
@@ -41,7 +41,8 @@ class SweepReport:
     Attributes
     ----------
     kernel : name; target : architecture; dtype, block, warps : of the kernel
-    registers : of a thread; spills : bytes of its stack, where values go that found none (gfx942: vector registers that went there)
+    registers : of a thread; spills : bytes of its stack, where values go that found none (gfx942:
+        vector registers that went there)
     shared_memory : bytes of a program
     loads, stores : of a cell, counted in Triton's intermediate code; what only programs at a border do, and what
         belongs to a row, is left out
@@ -88,7 +89,9 @@ def _compiled(
     constants = {"BLOCK": block, "FIRST": True}
     source = compiler.ASTSource(fn=function, signature=signature, constexprs=constants)
     with stored.compiling():
-        made = triton.compile(source, target=backend.GPUTarget(*TARGETS[target]), options={"num_warps": warps, **OPTIONS})
+        made = triton.compile(
+            source, target=backend.GPUTarget(*TARGETS[target]), options={"num_warps": warps, **OPTIONS}
+        )
     registers, spills, shared = _resources(made.asm, target)
     loads, stores = _accesses(made.asm["ttir"])
     binary = made.asm.get("cubin") or made.asm["hsaco"]

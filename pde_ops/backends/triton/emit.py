@@ -9,7 +9,7 @@ Offsets within a row are 32 bits wide, where rows and samples begin is computed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..fused.emit_c import SEPARATE, block_kinds
@@ -83,16 +83,15 @@ class _Sweep:
         return SweepNotes(
             self.name,
             tuple(self.blocks),
-            tuple((i.kind, i.index if i.kind == "closure" else i.name) for i in map(self.infos.get, self.separate) if i),
+            tuple(
+                (i.kind, i.index if i.kind == "closure" else i.name) for i in map(self.infos.get, self.separate) if i
+            ),
             tuple(self.direct.loads),
             tuple(dict.fromkeys(array for array, *_ in self.direct.loads)),
             tuple(store.array for store in self.sweep.stores),
-            tuple(store.array for store in self.sweep.stores if self.is_added(store.array, store.accumulate)),
+            tuple(store.array for store in self.sweep.stores if store.accumulate),
             tuple(total.slot for total in self.sweep.sums),
         )
-
-    def is_added(self, array: int, accumulate: bool) -> bool:
-        return accumulate
 
     def place(self, array: int) -> tuple[str, str]:
         """Text of the first value of an array in this sample, and of the stride of its rows."""
@@ -114,7 +113,9 @@ class _Sweep:
 
     def text(self) -> str:
         arguments = [f"block{n}" for n in range(len(self.blocks))]
-        arguments += [part for n in range(len(self.separate)) for part in (f"one{n}", f'sample{n}: "i64"', f'line{n}: "i64"')]
+        arguments += [
+            part for n in range(len(self.separate)) for part in (f"one{n}", f'sample{n}: "i64"', f'line{n}: "i64"')
+        ]
         body = [*self.direct_part(), *self.images(), *self.stores(), *self.sums()]
         return SWEEP.format(
             name=self.name,
@@ -128,7 +129,9 @@ class _Sweep:
         yield from self.direct.lines
         for n, name in enumerate(names[: len(stores)]):
             yield f"total{n} = {name} + tl.zeros((BLOCK,), REAL)"
-        self.sum_names = list(zip(names[len(stores) : len(stores) + len(sums)], names[len(stores) + len(sums) :], strict=True))
+        self.sum_names = list(
+            zip(names[len(stores) : len(stores) + len(sums)], names[len(stores) + len(sums) :], strict=True)
+        )
 
     def stores(self) -> Iterator[str]:
         for n, store in enumerate(self.sweep.stores):
@@ -176,7 +179,9 @@ class _Sweep:
         condition = f"({x.condition}) & live" if x.condition else "live"
         for (array, odd, _), name in zip(tap.shares, names, strict=True):
             n = next(n for n, store in enumerate(self.sweep.stores) if store.array == array)
-            turned = sum(p.is_image and self.borders[a == "y"] == "reflecting" and a in odd for a, p in (("x", x), ("y", y)))
+            turned = sum(
+                p.is_image and self.borders[a == "y"] == "reflecting" and a in odd for a, p in (("x", x), ("y", y))
+            )
             yield f"    total{n} {'-' if turned % 2 else '+'}= tl.where({condition}, {name}, 0.0)"
 
     def along(self, axis: str, offset: int) -> list[_Position]:
@@ -212,8 +217,3 @@ class _Position:
     condition: str
     guard: str
     is_image: bool
-
-
-def argument_kinds(infos: Sequence[ArrayInfo]) -> list[str]:
-    """Kinds of the blocks that a kernel takes."""
-    return block_kinds(list(infos))

@@ -30,6 +30,11 @@ class TritonEngine(Engine):
         return False
 
     @property
+    def adds(self) -> bool:
+        """Whether adjoint kernels add derivatives by closures to what is there: the first step of a launch writes."""
+        return False
+
+    @property
     def scales(self) -> bool:
         """Whether it has kernels of the scale rules."""
         return True

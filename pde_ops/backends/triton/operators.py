@@ -76,7 +76,9 @@ def _step(
     statics = [inputs.statics[s.name] for s in runner.program.statics]
     # By identity, as the runner itself decides: what the grid supplies has a value per row that is known in float64.
     # One letter each: torch takes a list of flags for one argument here and for several there.
-    of_grid = "".join("ny"[inputs.statics[s.name] is getattr(inputs.grid, s.name, None)] for s in runner.program.statics)
+    of_grid = "".join(
+        "ny"[inputs.statics[s.name] is getattr(inputs.grid, s.name, None)] for s in runner.program.statics
+    )
     result: Tensor = torch.ops.pde_ops.triton_step(
         inputs.state, inputs.coefficients, factor, list(inputs.closures), added, decay, statics, of_grid,
         runner.handle, kind, float(dt), *pattern, float(rho),

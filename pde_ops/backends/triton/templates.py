@@ -2,7 +2,7 @@
 
 __all__ = ["HEAD", "SCALING", "SWEEP"]
 
-HEAD = '''import triton
+HEAD = """import triton
 import triton.language as tl
 
 REAL = tl.constexpr({real})
@@ -29,9 +29,9 @@ def hyperbolic_tangent(a):
     size = (1.0 - shrunk) / (1.0 + shrunk)
     return tl.where(a < 0, -size, size)
 
-'''
+"""
 
-SWEEP = '''
+SWEEP = """
 @triton.jit(do_not_specialize=["batch", "ny", "nx", "programs"])
 def {name}(
     {arguments}, rows, coefficient, factor, step, sums, batch, ny, nx, plane: "i64", programs,
@@ -46,7 +46,7 @@ def {name}(
     live = x < nx
     x = tl.minimum(x, nx - 1)
 {body}
-'''
+"""
 
 SCALING = '''import triton
 import triton.language as tl
