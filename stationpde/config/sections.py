@@ -209,8 +209,8 @@ class PDESection(Section):
     pressure_gradient: Switch = False
     """Add a learned share of −(1/ρ)∇p to the wind; needs pressure without its terrain part (``model.state``)."""
     backend: Literal["auto", "torch", "fused", "inductor", "triton"] = "auto"
-    """Implementation of the equations; ``auto`` takes the fused kernel where a C compiler is found, and Triton kernels on
-    a GPU where triton is installed."""
+    """Implementation of the equations; ``auto`` takes the fused kernel where a C compiler is found, and Triton
+    kernels on a GPU where triton is installed."""
 
 
 class LossSection(Section):
