@@ -49,8 +49,16 @@ def show(
     name: Annotated[str, typer.Argument(help="Name of an operator, or of a system: surface, anomaly, extended.")],
     markdown: Annotated[bool, typer.Option("--markdown", help="Write a Markdown page instead.")] = False,
     module: Module = None,
+    backend: Annotated[
+        str | None, typer.Option("--backend", metavar="triton", help="Show the GPU kernels of a system as compiled.")
+    ] = None,
+    target: Annotated[
+        str, typer.Option("--target", help="Device to compile for, with --backend: sm_80, sm_90 or gfx942.")
+    ] = "sm_80",
 ) -> None:
     """Show one operator: equation, units, properties, references, source; or the equations of the model.
+
+    With --backend triton: registers, spills, shared memory, loads, stores and bytes a cell of the kernels of a system.
 
     Example: stationpde ops show surface --markdown
     """
@@ -58,6 +66,9 @@ def show(
     from stationpde.physics import operator_cards, system_cards
 
     _load(module)
+    if backend is not None:
+        _show_kernels(name, backend, target)
+        return
     is_system = name in system_cards.SYSTEMS and name not in operators.list()
     chosen = system_cards.card(name) if is_system else operator_cards.card(name)
     console.text(chosen.to_markdown() if markdown else chosen.to_text())
@@ -95,19 +106,36 @@ def check(
 @app.command()
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: a rough figure.")] = False,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu, or cuda: measure the GPU backends on this machine's device.")
+    ] = "cpu",
 ) -> None:
     """Measure the time of a step of the surface system on this machine.
 
-    The figures are ratios against eager torch, measured side by side.
+    The figures are ratios against eager torch, measured side by side. What a step would take on GPUs that are not here
+    is estimated from their bandwidth, and says so.
 
     Example: stationpde ops bench --quick --json
     """
-    from pde_ops.benchmarking import pde_step_ratios
+    from pde_ops.benchmarking import device_ratios, estimates, pde_step_ratios
 
+    if device not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"--device is cpu or cuda, not {device}")
     console.note("measuring; this takes a while on a busy machine")
-    ratios = pde_step_ratios(quick=quick)
+    ratios = pde_step_ratios(quick=quick) if device == "cpu" else device_ratios(device, quick=quick)
+    guesses = estimates()
     console.table(["quantity", "value"], [[key, shown(value)] for key, value in _flat(ratios)])
-    console.result({"pde_step": ratios})
+    console.table(["a step on a GPU", guesses["basis"]], [[key, shown(value)] for key, value in _flat(guesses)[1:]])
+    console.result({"pde_step": ratios, "gpu_estimates": guesses})
+
+
+def _show_kernels(name: str, backend: str, target: str) -> None:
+    from stationpde.physics import kernel_cards
+
+    card = kernel_cards.card(name, backend, target)
+    console.text(card.headline())
+    console.table(card.COLUMNS, card.rows())
+    console.result(card.to_json())
 
 
 def _load(module: str | None) -> list[str]:

@@ -144,7 +144,7 @@ class PDESystem:
 
         Parameters
         ----------
-        backend : ``"torch"``, ``"inductor"``, ``"fused"`` or ``"auto"``
+        backend : ``"torch"``, ``"inductor"``, ``"fused"``, ``"triton"``, ``"auto"`` or one that a plug-in publishes
         limits : stability limits of the step to come (:func:`pde_ops.stability.limits`): caps the coefficients and
             bounds the advecting wind
         exact_flows : take the terms that have a closed-form update out of the tendency, for a splitting integrator

@@ -21,7 +21,7 @@ _PACKAGES = (
 # Relative, float32: what the parity tests of the fused backend hold it to.
 TOLERANCE = 1e-5
 _OUR_NAMES = ("stationpde", "pde_ops", "fields", "cli")
-_GROUPS = ("pde_ops.operators", "pde_ops.integrators")
+_GROUPS = ("pde_ops.operators", "pde_ops.integrators", "pde_ops.backends")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ def diagnose() -> Diagnosis:
         "versions": _versions(problems),
         "machine": _machine(),
         "fused": _fused(problems),
+        "backend auto": _automatic(),
         "kernels": _kernels(),
         "plugins": _plugins(problems),
     }
@@ -92,6 +93,19 @@ def _kernels() -> dict[str, Any]:
         "cache": str(cache),
         "kept": f"{len(sizes)} files, {sum(sizes) / 1e6:.1f} MB",
     }
+
+
+def _automatic() -> dict[str, str]:
+    """Say which backend `auto` takes on which device, and why."""
+    from pde_ops.backends.auto import preference
+    from pde_ops.backends.triton.availability import installed
+
+    chosen = {}
+    for label, device in (("on a CPU", "cpu"), ("on a GPU", "cuda")):
+        names, reason = preference(device)
+        version = f" {installed()}" if names[0] == "triton" else ""
+        chosen[label] = f"{names[0]}{version}, else {' and then '.join([*names[1:], 'torch'])}: {reason}"
+    return chosen
 
 
 def _fused(problems: list[Problem]) -> dict[str, Any]:
@@ -138,8 +152,13 @@ def _names(problems: list[Problem]) -> None:
 
 def _plugins(problems: list[Problem]) -> dict[str, str]:
     import pde_ops
+    from pde_ops.backends import backends
 
-    registries: dict[str, Any] = {"pde_ops.operators": pde_ops.operators, "pde_ops.integrators": pde_ops.integrators}
+    registries: dict[str, Any] = {
+        "pde_ops.operators": pde_ops.operators,
+        "pde_ops.integrators": pde_ops.integrators,
+        "pde_ops.backends": backends,
+    }
     plugins = {}
     for group in _GROUPS:
         for point in entry_points(group=group):

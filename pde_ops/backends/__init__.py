@@ -1,33 +1,28 @@
 """Backends: ways to run a lowered program. None is imported before it is asked for.
 
 ``torch`` is the baseline that every other must match; ``inductor`` compiles the baseline with ``torch.compile``;
-``fused`` generates a CPU kernel with its adjoint; ``auto`` takes ``fused`` on a CPU, ``inductor`` on a GPU.
+``fused`` generates a CPU kernel with its adjoint, ``triton`` the same for a GPU; ``auto`` takes ``fused`` on a CPU, and
+on a GPU ``triton`` where it is installed, else ``inductor``.
+
+Another backend registers itself (:func:`register`), or is published under the entry-point group ``pde_ops.backends``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
-from ..errors import UnknownNameError
+from ..registry import Registry
 
 if TYPE_CHECKING:
     from ..grid import BoundGrid, Grid2D
     from ..lowering import Program
 
-__all__ = ["BACKENDS", "Inputs", "March", "Runner", "make_runner", "step_by_step"]
-
-BACKENDS: Mapping[str, str] = {
-    "torch": "pde_ops.backends.eager:EagerRunner",
-    "inductor": "pde_ops.backends.inductor:InductorRunner",
-    "fused": "pde_ops.backends.fused.runner:FusedRunner",
-    "auto": "pde_ops.backends.auto:AutoRunner",
-}
-
+__all__ = ["Inputs", "March", "Runner", "RunnerMaker", "backends", "make_runner", "register", "step_by_step"]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
@@ -101,10 +96,38 @@ def step_by_step(runner: Runner, inputs: Inputs, march: March) -> Tensor:
     return state
 
 
+RunnerMaker = Callable[["Program", "Grid2D"], Runner]
+"""Makes the runner of a program on a grid: a class, or a function."""
+
+backends: Registry[RunnerMaker] = Registry("backend", group="pde_ops.backends")
+
+
+def register(name: str) -> Callable[[RunnerMaker], RunnerMaker]:
+    """Register a runner class, or a function that makes runners, under a name."""
+
+    def declare(maker: RunnerMaker) -> RunnerMaker:
+        return backends.add(name, maker, owner=maker.__module__)
+
+    return declare
+
+
 def make_runner(name: str, program: Program, grid: Grid2D) -> Runner:
     """Build the named backend's runner for a program on a grid."""
-    if name not in BACKENDS:
-        raise UnknownNameError(f"no backend '{name}'", do=f"known: {', '.join(BACKENDS)}")
-    module, _, attribute = BACKENDS[name].partition(":")
-    runner: Runner = getattr(import_module(module), attribute)(program, grid)
-    return runner
+    return backends[name](program, grid)
+
+
+def _register_later(name: str, module: str, attribute: str) -> None:
+    """Register a runner of ours whose module is imported when it is first asked for."""
+
+    def make(program: Program, grid: Grid2D) -> Runner:
+        runner: Runner = getattr(import_module(module, __name__), attribute)(program, grid)
+        return runner
+
+    backends.add(name, make, owner=f"{__name__}{module}")
+
+
+_register_later("torch", ".eager", "EagerRunner")
+_register_later("inductor", ".inductor", "InductorRunner")
+_register_later("fused", ".fused.runner", "FusedRunner")
+_register_later("triton", ".triton.runner", "TritonRunner")
+_register_later("auto", ".auto", "AutoRunner")

@@ -14,17 +14,28 @@ from ..lowering import Program
 from ..transforms import is_transforming
 from . import Inputs, March, Runner, make_runner
 from .eager import EagerRunner
+from .triton.availability import missing
 
 if TYPE_CHECKING:
     from ..integrators.scaling import Rule
 
-__all__ = ["AutoRunner"]
+__all__ = ["AutoRunner", "preference"]
 
 log = logging.getLogger(__name__)
 
 
+def preference(device: str) -> tuple[list[str], str]:
+    """Return the backends to try for a type of device, the first choice first, and why that is the first."""
+    if device == "cpu":
+        return ["fused"], "generated kernels for the CPU"
+    absent = missing() if device == "cuda" else f"triton knows no device '{device}'"
+    if absent is None:
+        return ["triton", "inductor"], "generated kernels for CUDA and ROCm devices"
+    return ["inductor"], absent
+
+
 class AutoRunner:
-    """``fused`` on a CPU, ``inductor`` on a GPU, the torch baseline where those cannot run."""
+    """``fused`` on a CPU, ``triton`` or else ``inductor`` on a GPU, the torch baseline where those cannot run."""
 
     def __init__(self, program: Program, grid: Grid2D) -> None:
         self.program = program
@@ -76,10 +87,13 @@ class AutoRunner:
         if is_transforming():
             return self._plain
         if kind not in self._runners:
-            preferred = "fused" if kind == "cpu" else "inductor"
-            try:
-                self._runners[kind] = make_runner(preferred, self.program, self.grid)
-            except BackendError as problem:
-                log.warning("backend 'auto' runs plain torch: %s", problem)
-                self._runners[kind] = self._plain
+            self._runners[kind] = self._first_that_runs(preference(kind)[0])
         return self._runners[kind]
+
+    def _first_that_runs(self, names: list[str]) -> Runner:
+        for name, following in zip(names, [*names[1:], "plain torch"], strict=True):
+            try:
+                return make_runner(name, self.program, self.grid)
+            except BackendError as problem:
+                log.warning("backend 'auto' runs %s: %s", following, problem)
+        return self._plain

@@ -3,6 +3,8 @@
 ``stationpde ops bench`` calls :func:`pde_step_ratios`; the repository's ``benchmarks`` add what needs other packages.
 """
 
+from .devices import device_ratios as device_ratios
+from .devices import estimates as estimates
 from .problem import Problem as Problem
 from .problem import make_problem as make_problem
 from .problem import surface_system as surface_system

@@ -28,11 +28,19 @@ def one_operator_system(record: Operator) -> PDESystem:
     return PDESystem(f"{record.name} alone", {result: record(*fields), **dict.fromkeys(fields, 0.0)})
 
 
-def parity_error(record: Operator, border: str, backend: str, dtype: torch.dtype = torch.float32) -> float:
+def parity_error(
+    record: Operator,
+    border: str,
+    backend: str,
+    dtype: torch.dtype = torch.float32,
+    *,
+    shape: tuple[int, int, int] = (2, 9, 10),
+) -> float:
     """Return the largest relative distance of a backend from the torch baseline: of the result and of its gradients."""
-    grid = latlon(border, 9, 10)
+    batch, ny, nx = shape
+    grid = latlon(border, ny, nx)
     system = one_operator_system(record)
-    arrays = inputs(record, grid, lead=(2,), dtype=dtype)
+    arrays = inputs(record, grid, lead=(batch,), dtype=dtype)
     state = torch.stack([torch.zeros_like(arrays[0]), *arrays], dim=1)
     weights = torch.randn(state[:, 0].shape, generator=torch.Generator().manual_seed(4)).to(dtype)
 

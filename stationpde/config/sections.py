@@ -231,8 +231,9 @@ class PDESection(Section):
     update_start: Share = 1.0
     """Factor γ of wind and pressure before the first step; near nothing, the equations move them only as far as the
     record supports it."""
-    backend: Literal["auto", "torch", "fused", "inductor"] = "auto"
-    """Implementation of the equations; ``auto`` takes the fused kernel where a C compiler is found."""
+    backend: Literal["auto", "torch", "fused", "inductor", "triton"] = "auto"
+    """Implementation of the equations; ``auto`` takes the fused kernel where a C compiler is found, and Triton
+    kernels on a GPU where triton is installed."""
 
 
 class LossSection(Section):

@@ -166,7 +166,7 @@ def _backends(record: Operator) -> list[str]:
         trace(lower([record(*arguments)], arguments), Grid2D.plane(6, 7, dx=1.0), {})
     except BackendError:
         return ["torch", "inductor"]
-    return ["torch", "inductor", "fused"]
+    return ["torch", "inductor", "fused", "triton"]
 
 
 def _source(record: Operator) -> str | None:

@@ -165,9 +165,23 @@ def test_bench_gives_the_ratios_of_this_machine_under_their_name(monkeypatch):
     ratios = {"forward_vs_eager": {"32x32x48": 12.5}, "gradient_error": 1e-6}
     monkeypatch.setattr(benchmarking, "pde_step_ratios", lambda **arguments: passed_on.update(arguments) or ratios)
     result = run("ops bench --quick --json")
-    assert json.loads(result.stdout) == {"pde_step": ratios}
+    record = json.loads(result.stdout)
+    assert record["pde_step"] == ratios
+    assert record["gpu_estimates"]["basis"] == "estimate from bandwidth, not measured"
     assert passed_on == {"quick": True}
     assert "forward_vs_eager › 32x32x48" in result.stderr
+    assert "estimate from bandwidth, not measured" in result.stderr and "MI300X" in result.stderr
+
+
+def test_bench_knows_two_kinds_of_devices():
+    result = run("ops bench --device tpu")
+    assert result.exit_code == 2 and "--device is cpu or cuda, not tpu" in result.stderr
+
+
+def test_kernels_are_shown_of_systems_and_of_one_backend_alone():
+    assert run("ops show surface --backend fused").exit_code == 2
+    result = run("ops show laplacian --backend triton")
+    assert result.exit_code == 2 and "surface, anomaly, extended" in result.stderr
 
 
 def test_an_operator_declared_elsewhere_is_listed_with_its_owner(leaky_operator):

@@ -12,7 +12,7 @@ from torch import Tensor
 from .compiled import Call, Stored
 from .marching import Pattern, Record, march_back, march_forward
 from .plan import wanted_kinds
-from .scaled import ScaleKernel, scale_kernel
+from .scaled import Scaler
 from .second_order import advanced_by_torch, by_torch, is_beyond_kernels, marched_by_torch, scaled_by_torch
 
 __all__ = ["Evaluate", "Repeat", "Scale", "evaluate", "repeat", "scale"]
@@ -175,10 +175,8 @@ def _scaled(
     return result, rate, notes, stored
 
 
-def _scaler(call: Call, like: Tensor) -> ScaleKernel:
-    compiler = call.compiled.engine.compiler
-    assert compiler is not None
-    return scale_kernel(like.dtype, compiler)
+def _scaler(call: Call, like: Tensor) -> Scaler:
+    return call.compiled.engine.scaler(like.dtype)
 
 
 def _adjoint(ctx: Any, seeds: dict[str, Tensor], saved: Sequence[Any], *, coefficients_at: int) -> list[Tensor | None]:

@@ -46,7 +46,7 @@ class Arguments:
         the derivatives by closures
     closures : by position, ``[batch, y, x]`` with dense columns; an adjoint gets those that it reads
     planes : statics and arrays of the grid by (kind, name), ``[1, y, x]`` with dense columns
-    rows : ``[row, y]`` float64, and where it lies in memory
+    rows : ``[row, y]``, as `compiled.Call` has them
     steps : how many; in a march a block that ``places`` names has one more axis in front, with the place of each step
     joined : what is put on the state after every ``every`` steps: ``added - decay * (the state they began with)``,
         the derivatives by both, and work space of the same shape; None where there is nothing
@@ -59,7 +59,7 @@ class Arguments:
     coefficients: Tensor
     factor: Tensor
     dt: float
-    rows: tuple[np.ndarray[Any, np.dtype[np.float64]], int]
+    rows: tuple[Any, int]
     steps: int = 1
     every: int = 1
     places: Mapping[str, Places] = field(default_factory=dict)

@@ -17,7 +17,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
@@ -30,10 +29,10 @@ from .binding import Arguments
 from .cache import private_folder, publish
 from .emit_c import SEPARATE
 from .emit_numba import emit_numba
-from .joins import join_after_adjoint, join_after_step, join_before_adjoint
+from .joins import join_after_adjoint, join_after_step, join_before_adjoint, of_step
 from .plan import Kernel
 
-__all__ = ["NumbaKernel"]
+__all__ = ["NumbaKernel", "SourceAlone"]
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +57,7 @@ class NumbaKernel:
         """Run it; return the derivatives by the scalars."""
         total = torch.zeros(self._scalars, dtype=torch.float64)
         for step in range(arguments.steps):
-            now = arguments if not arguments.places else _of_step(arguments, step)
+            now = of_step(arguments, step)
             if self._seeded:
                 join_before_adjoint(arguments, step)
             total += self._run(now)
@@ -94,12 +93,6 @@ class NumbaKernel:
         return block[index] if kind == "gradient closure" else block[:, index]
 
 
-def _of_step(arguments: Arguments, step: int) -> Arguments:
-    blocks, places = arguments.blocks, arguments.places
-    now = {kind: block[int(places[kind][step])] if kind in places else block for kind, block in blocks.items()}
-    return replace(arguments, blocks=now)
-
-
 def _stored(source: str) -> Path:
     """Return the folder of a module with this source in the cache; compiled files that were changed are dropped."""
     key = hashlib.sha256(f"{LAYOUT}\n{source}".encode()).hexdigest()[:32]
@@ -119,7 +112,7 @@ def _stored(source: str) -> Path:
     return directory
 
 
-class _SourceAlone(SourceLoader):
+class SourceAlone(SourceLoader):
     """Loads a module from its source, never from compiled Python that lies beside it."""
 
     def __init__(self, path: Path) -> None:
@@ -135,7 +128,7 @@ class _SourceAlone(SourceLoader):
 @functools.cache
 def _imported(directory: Path) -> ModuleType:
     name = f"pde_ops_{directory.name.replace('-', '_')}"
-    loader = _SourceAlone(directory / "kernel.py")
+    loader = SourceAlone(directory / "kernel.py")
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +14,7 @@ from ..eager import EagerRunner
 from .binding import Arguments, Launch
 from .engine import Engine
 from .ir import Node
-from .plan import backward_kernel, forward_kernel, values_to_save
+from .plan import values_to_save
 from .trace import ArrayInfo, Traced
 
 __all__ = ["Adjoint", "Call", "Compiled", "Kind"]
@@ -32,7 +31,7 @@ class Call:
     Attributes
     ----------
     planes : statics and grid arrays, by (kind, name)
-    rows : values per row, ``[row, y]`` float64, and their address
+    rows : values per row, ``[row, y]``: float64 and their address for kernels of the CPU, else a tensor of its device
     body : runs the same by the operators' torch bodies, on these statics and this grid
     """
 
@@ -40,7 +39,7 @@ class Call:
     kind: Kind
     dt: float
     planes: Mapping[tuple[str, str], Tensor]
-    rows: tuple[np.ndarray[Any, np.dtype[np.float64]], int]
+    rows: tuple[Any, int]
     body: EagerRunner
     statics: Mapping[str, Tensor]
     grid: BoundGrid
@@ -117,7 +116,7 @@ class Compiled:
         saved = self.to_save(kind)[0] if recording else []
         launch = self._forward.get(key)
         if launch is None:
-            kernel = forward_kernel(self.traced, self.outputs(kind), saved)
+            kernel = self.engine.plan_forward(self.traced, self.outputs(kind), saved)
             launch = self._forward[key] = self.engine.make(kernel, self.grid, dtype, side)
         return launch, len(saved)
 
@@ -141,7 +140,8 @@ class Compiled:
         for k in adjoint.idle_fields:
             by_state[:, k] = 0.0
         batch, _, ny, nx = state.shape
-        by_closure = state.new_zeros(self.traced.closures, batch, ny, nx)
+        start = state.new_zeros if self.engine.adds else state.new_empty
+        by_closure = start(self.traced.closures, batch, ny, nx)
         blocks = {"field": state, "gradient field": by_state, "gradient closure": by_closure, **seeds}
         _add_stored(blocks, stored)
         if stored[0] is not None:
@@ -159,7 +159,8 @@ class Compiled:
         """Return values that the adjoint wants saved, and positions of the closures that it reads."""
         saved_values = self._saved.get(kind)
         if saved_values is None:
-            saved_values = self._saved[kind] = values_to_save(self.traced, self.outputs(kind), self.seeded(kind))
+            values, closures = values_to_save(self.traced, self.outputs(kind), self.seeded(kind))
+            saved_values = self._saved[kind] = (values if self.engine.saves else [], closures)
         return saved_values
 
     def adjoint(self, kind: Kind, dtype: torch.dtype, wants: frozenset[str], side: int = 1) -> Adjoint:
@@ -167,7 +168,7 @@ class Compiled:
         key = (kind, dtype, wants, side)
         adjoint = self._backward.get(key)
         if adjoint is None:
-            kernel = backward_kernel(self.traced, self.seeded(kind), wants, self.to_save(kind)[0])
+            kernel = self.engine.plan_backward(self.traced, self.seeded(kind), wants, self.to_save(kind)[0])
             written = {(self.traced.arrays[a].kind, self.traced.arrays[a].index) for a in kernel.arrays()}
             fields, closures = range(len(self.traced.outputs)), range(self.traced.closures)
             adjoint = self._backward[key] = Adjoint(

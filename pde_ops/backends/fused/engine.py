@@ -7,8 +7,9 @@ import importlib
 import importlib.util
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -16,14 +17,17 @@ from ...errors import BackendError
 from ...grid import Grid2D
 from .binding import CKernel, Launch
 from .build import Compiler, find_compiler
-from .plan import Kernel
+from .ir import Node
+from .plan import Kernel, Seeded, backward_kernel, forward_kernel
+from .scaled import Scaler, scale_kernel
+from .trace import Traced
 
 __all__ = ["Engine", "choose_engine"]
 
 log = logging.getLogger(__name__)
 
 VARIABLE = "PDE_OPS_FUSED"  # forces an engine: c, numba or torch
-Name = Literal["c", "numba", "torch"]
+Name = Literal["c", "numba", "torch", "triton"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,34 @@ class Engine:
     name: Name
     reason: str
     compiler: Compiler | None = None
+
+    @property
+    def saves(self) -> bool:
+        """Whether the forward kernel leaves values for its adjoint."""
+        return True
+
+    def plan_forward(self, traced: Traced, outputs: Sequence[Node], saved: Sequence[Node]) -> Any:
+        """Return what `make` compiles of a traced program."""
+        return forward_kernel(traced, outputs, saved)
+
+    def plan_backward(self, traced: Traced, seeded: Seeded, wants: frozenset[str], saved: Sequence[Node]) -> Any:
+        """Return what `make` compiles of its adjoint."""
+        return backward_kernel(traced, seeded, wants, saved)
+
+    @property
+    def adds(self) -> bool:
+        """Whether adjoint kernels add derivatives by closures to what is there, from the first step on."""
+        return True
+
+    @property
+    def scales(self) -> bool:
+        """Whether it has a kernel of the scale rules; where it has none the baseline computes them."""
+        return self.compiler is not None
+
+    def scaler(self, dtype: torch.dtype) -> Scaler:
+        """Return the kernel of the scale rules."""
+        assert self.compiler is not None
+        return scale_kernel(dtype, self.compiler)
 
     def make(self, kernel: Kernel, grid: Grid2D, dtype: torch.dtype, side: int = 1) -> Launch:
         """Compile a kernel; in C for ``side`` samples side by side."""

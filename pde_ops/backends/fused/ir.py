@@ -113,6 +113,10 @@ class Graph:
         here = east == 0 and north == 0
         return self._make("cell", data=CellRead(array, "" if here else odd, east, north), level=CELL)
 
+    def inside(self, east: int, north: int) -> Node:
+        """Return the condition that the cell ``east`` and ``north`` of this one lies in the domain."""
+        return self._make("inside", data=(east, north), level=CELL)
+
     # arithmetic
 
     def split(self, node: Node) -> tuple[Node, Node]:

@@ -6,11 +6,22 @@ their own loops (:mod:`.templates`).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from .binding import Arguments
 
-__all__ = ["join_after_adjoint", "join_after_step", "join_before_adjoint"]
+__all__ = ["join_after_adjoint", "join_after_step", "join_before_adjoint", "of_step"]
+
+
+def of_step(arguments: Arguments, step: int) -> Arguments:
+    """Return the arguments of one step of a march, with the blocks that lie at its places."""
+    blocks, places = arguments.blocks, arguments.places
+    if not places:
+        return arguments
+    now = {kind: block[int(places[kind][step])] if kind in places else block for kind, block in blocks.items()}
+    return replace(arguments, blocks=now)
 
 
 def _block(arguments: Arguments, kind: str, step: int) -> Tensor:

@@ -29,8 +29,10 @@ from .tidy import tidied
 from .trace import ArrayInfo, Traced
 
 __all__ = [
+    "AdjointPlan",
     "Carry",
     "Kernel",
+    "Seeded",
     "Store",
     "Sum",
     "Sweep",
@@ -200,7 +202,7 @@ def values_to_save(traced: Traced, outputs: Sequence[Node], seeded: Seeded) -> t
     """
     roots = [*outputs, *(node for stage in traced.stages for _, node in stage)]
     heavy = {node for node in reachable(roots) if node.level == CELL and node.op in TRANSCENDENTAL}
-    builder = _Adjoint(traced, wanted_kinds(True, True, [True] * traced.closures), {})
+    builder = AdjointPlan(traced, wanted_kinds(True, True, [True] * traced.closures), {})
     for pairs in builder.pairs(seeded):
         builder.sweep(pairs)
     needed = [node for node in reachable(builder.values, leaves=heavy) if node in heavy]
@@ -218,7 +220,7 @@ def backward_kernel(traced: Traced, seeded: Seeded, wants: frozenset[str], saved
     saved : values that the forward kernel has stored
     """
     reads = {node: traced.graph.cell(_saved_array(traced, k)) for k, node in enumerate(saved)}
-    builder = _Adjoint(traced, wants, reads)
+    builder = AdjointPlan(traced, wants, reads)
     sweeps = [builder.sweep(pairs) for pairs in builder.pairs(seeded)]
     derivatives = traced.coefficients + (len(traced.outputs) if "factor" in wants else 0)
     return Kernel(traced, [sweep.tidy(traced.graph) for sweep in sweeps], len(saved), derivatives)
@@ -234,7 +236,9 @@ def _saved_array(traced: Traced, k: int) -> int:
     return traced.array(ArrayInfo("saved", k, f"saved {k}"))
 
 
-class _Adjoint:
+class AdjointPlan:
+    """What is to be differentiated, sweep by sweep, and what has been touched on the way."""
+
     def __init__(self, traced: Traced, wants: frozenset[str], saved: dict[Node, Node]) -> None:
         self.traced = traced
         self.graph = traced.graph

@@ -7,7 +7,7 @@ were traced from. Results do not depend on the number of threads, which follows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -23,18 +23,22 @@ from .. import Inputs, March
 from ..eager import EagerRunner
 from .autograd import evaluate, repeat, scale
 from .compiled import Call, Compiled, Kind
-from .engine import choose_engine
+from .engine import Engine, choose_engine
 from .scaled import RULES
 from .trace import StaticKind, static_kind, trace
 
 __all__ = ["FusedRunner"]
 
 DTYPES = (torch.float32, torch.float64)
-RowTable = tuple[np.ndarray[Any, np.dtype[np.float64]], int]
+RowTable = tuple[Any, int]
 
 
 class FusedRunner:
     """Run a program as one generated kernel, with its adjoint.
+
+    Attributes
+    ----------
+    name : of the backend, in messages
 
     Raises
     ------
@@ -42,18 +46,32 @@ class FusedRunner:
         If an operator of the program has no fused form; the message names it and says why.
     """
 
+    name = "fused"
+
     def __init__(self, program: Program, grid: Grid2D) -> None:
         self.program = program
         self.grid = grid
-        self.engine = choose_engine()
+        self.engine = self.make_engine()
         self._compiled: dict[tuple[StaticKind, ...], Compiled] = {}
         self._baseline = EagerRunner(program, grid)
-        self._ones = {dtype: torch.ones(len(program.fields), dtype=dtype) for dtype in DTYPES}
+        self._ones: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._rows: dict[int, tuple[list[Tensor], RowTable]] = {}
         self._calls: dict[Kind, tuple[list[Tensor], BoundGrid, Call]] = {}
         self._static_names = tuple(s.name for s in program.statics)
         # Traced now, with the statics that the grid supplies, so that a missing fused form is known before any call.
         self._for(tuple("grid" if s.name in ROW_STATICS else "plane" for s in program.statics))
+
+    def make_engine(self) -> Engine:
+        """Return what compiles the kernels."""
+        return choose_engine()
+
+    def check_place(self, state: Tensor) -> None:
+        """Refuse a state that the kernels cannot reach."""
+        if state.device.type != "cpu":
+            raise BackendError(
+                f"backend 'fused' runs on the CPU, the state is on {state.device}",
+                do="use backend 'triton', 'inductor' or 'torch'",
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is compiled belongs to a process: another builds it again.
@@ -88,12 +106,12 @@ class FusedRunner:
             return _outside(self.march, inputs, march)
         if self._takes_baseline():
             return self._baseline.march(inputs, march)
-        state, coefficients, factor, closures = self._checked(inputs, march.factor)
+        state, coefficients, factor, closures = self.checked(inputs, march.factor)
         added = None if march.added is None else _dense(march.added, state.dtype)
         decay = None if march.decay is None else _dense(march.decay, state.dtype)
         if decay is not None and added is None:
             added = torch.zeros_like(state)
-        call = self._call("advance", inputs, march.dt)
+        call = self.call("advance", inputs, march.dt)
         return repeat(call, (march.steps, march.every), state, coefficients, factor, added, decay, closures)
 
     def scaled_advance(self, inputs: Inputs, dt: float, factor: Tensor, rule: str, rho: float) -> Tensor:
@@ -102,11 +120,11 @@ class FusedRunner:
             return _outside(self.scaled_advance, inputs, dt, factor, rule, rho)
         from ...integrators.scaling import QUIET, scaled
 
-        if self.engine.compiler is None or rule not in RULES or is_transforming():
+        if not self.engine.scales or rule not in RULES or is_transforming():
             increment = dt * self.tendency(inputs)
             return inputs.state + factor[:, None, None] * scaled(increment, inputs.state, rule, rho)  # type: ignore[arg-type]
-        state, coefficients, factor, closures = self._checked(inputs, factor)
-        return scale(self._call("scaled", inputs, dt), (rule, rho, QUIET), state, coefficients, factor, closures)
+        state, coefficients, factor, closures = self.checked(inputs, factor)
+        return scale(self.call("scaled", inputs, dt), (rule, rho, QUIET), state, coefficients, factor, closures)
 
     def describe(self) -> str:
         """Say in one line what runs."""
@@ -116,32 +134,40 @@ class FusedRunner:
         stages = len(compiled.traced.stages) + 1
         return f"fused: {stages} stage{'s' if stages > 1 else ''}, {self.engine.describe()}"
 
+    def planned(self) -> Compiled:
+        """Return the traced program with the statics of the last call, or those that the grid supplies."""
+        return next(reversed(self._compiled.values()))
+
     def _takes_baseline(self) -> bool:
         return self.engine.name == "torch" or is_transforming()
 
     def _evaluate(self, kind: Kind, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
-        state, coefficients, factor, closures = self._checked(inputs, factor)
-        return evaluate(self._call(kind, inputs, dt), state, coefficients, factor, closures)
+        state, coefficients, factor, closures = self.checked(inputs, factor)
+        return evaluate(self.call(kind, inputs, dt), state, coefficients, factor, closures)
 
-    def _checked(self, inputs: Inputs, factor: Tensor | None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+    def checked(self, inputs: Inputs, factor: Tensor | None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
         """Return the tensors that gradients flow to, dense and of one dtype."""
         state, coefficients = inputs.state, inputs.coefficients
         dtype = state.dtype
-        if state.device.type != "cpu":
+        self.check_place(state)
+        if dtype not in DTYPES:
             raise BackendError(
-                f"backend 'fused' runs on the CPU, the state is on {state.device}",
-                do="use backend 'inductor' or 'torch'",
+                f"backend '{self.name}' computes in float32 or float64, not {dtype}", do="use backend 'torch'"
             )
-        if dtype not in self._ones:
-            raise BackendError(f"backend 'fused' computes in float32 or float64, not {dtype}", do="use backend 'torch'")
         closures = []
         for closure in inputs.closures:
             closure = closure if closure.dtype == dtype else closure.to(dtype)
             closures.append(closure if closure.stride(2) == 1 else closure.contiguous())
-        factor = self._ones[dtype] if factor is None else _dense(factor, dtype)
+        factor = self._no_factor(state) if factor is None else _dense(factor, dtype)
         return _dense(state, dtype), _dense(coefficients, dtype), factor, closures
 
-    def _call(self, kind: Kind, inputs: Inputs, dt: float) -> Call:
+    def _no_factor(self, state: Tensor) -> Tensor:
+        key = (state.dtype, state.device)
+        if key not in self._ones:
+            self._ones[key] = torch.ones(len(self.program.fields), dtype=state.dtype, device=state.device)
+        return self._ones[key]
+
+    def call(self, kind: Kind, inputs: Inputs, dt: float) -> Call:
         """Return what does not change from step to step; the last one is cached: making it costs as much as a step."""
         static_values = [inputs.statics[name] for name in self._static_names]
         cached = self._calls.get(kind)
@@ -168,7 +194,7 @@ class FusedRunner:
         for info in compiled.plane_infos:
             value = statics[info.name] if info.kind == "static" else getattr(inputs.grid, info.name)
             planes[info.kind, info.name] = _plane(value, self.grid)
-        rows = self._row_table(compiled, statics)
+        rows = self._row_table(compiled, inputs)
         return Call(compiled, kind, dt, planes, rows, self._baseline, dict(statics), inputs.grid)
 
     def _for(self, kinds: tuple[StaticKind, ...]) -> Compiled:
@@ -179,9 +205,9 @@ class FusedRunner:
             compiled = self._compiled[kinds] = Compiled(traced, self.grid, self.engine)
         return compiled
 
-    def _row_table(self, compiled: Compiled, statics: Mapping[str, Tensor]) -> RowTable:
+    def _row_table(self, compiled: Compiled, inputs: Inputs) -> RowTable:
         """Return values per row in float64; made again only when a static is another tensor than the last time."""
-        infos = compiled.traced.rows
+        infos, statics = compiled.traced.rows, inputs.statics
         row_statics = [statics[i.name] for i in infos if i.kind == "static"]
         cached = self._rows.get(id(compiled))
         if cached is None or any(a is not b for a, b in zip(cached[0], row_statics, strict=True)):

@@ -5,17 +5,31 @@ from __future__ import annotations
 import ctypes
 import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from .build import Compiler, load_library
 
-__all__ = ["RULES", "ScaleKernel", "scale_kernel"]
+__all__ = ["RULES", "ScaleKernel", "Scaler", "scale_kernel"]
 
 RULES = {"range": 0, "limiter": 1}
 _NOTE = 3  # numbers kept per item: share, peak, slope
+
+
+class Scaler(Protocol):
+    """Scales an increment by the range of the state, per sample and channel."""
+
+    def forward(
+        self, state: Tensor, rate: Tensor, dt: float, gamma: Tensor, rule: str, rho: float, quiet: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return state + gamma · scaled(dt · rate), and notes for `backward`; ``gamma`` in float64."""
+
+    def backward(
+        self, grad_output: Tensor, rate: Tensor, dt: float, gamma: Tensor, notes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the derivatives by ``rate`` and by ``gamma``."""
 
 
 @functools.cache
