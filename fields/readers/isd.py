@@ -14,7 +14,7 @@ from pathlib import Path
 from fields.errors import DataError, printable
 from fields.readers.archives import Member, members, tables_in
 from fields.readers.column_map import Column, ColumnMap, StationColumns, TextForm, TimeForm
-from fields.readers.fixed_lines import Field, FixedLines
+from fields.readers.fixed_lines import Field, FixedLines, LineFormat
 from fields.readers.registry import Reader
 from fields.readers.safety import file_kind, open_binary
 from fields.readers.source import EveryNthStep, ReadOptions, Source, Workspace
@@ -72,7 +72,7 @@ def _map(title: str, source: str, step: int, tolerance: int) -> ColumnMap:
     return ColumnMap(title, TextForm(), time, stations, columns, PressureKind.SEA_LEVEL, title, is_shipped=True)
 
 
-_OPENED = {
+_OPENED: dict[str, tuple[ColumnMap, LineFormat]] = {
     "isd_lite": (_map("NOAA ISD-Lite", "file", 3600, 0), _Lite()),
     "isd": (_map("NOAA Integrated Surface Database", "columns", 3600, 600), _Full()),
 }

@@ -100,9 +100,9 @@ class _Decoder:
     def _time(self, match: re.Match[str], block: Block, line: int) -> int:
         day, hour, minute = (int(match[name]) for name in ("day", "hour", "minute"))
         if match["date"]:
-            first = match["date"][:8]
+            filed = _date(match["date"][:8])
             # A report of the last minutes of a day may have been filed on the next.
-            days = [_date(first) + timedelta(days=n) for n in (0, -1, 1)] if _date(first) else []
+            days = [] if filed is None else [filed + timedelta(days=n) for n in (0, -1, 1)]
         elif self.start is not None:
             begin = datetime.fromtimestamp(self.start, UTC)
             days = [begin + timedelta(days=n) for n in range(_REACH)]
