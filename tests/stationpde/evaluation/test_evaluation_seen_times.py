@@ -37,7 +37,7 @@ def test_a_record_whose_test_was_trained_on_is_not_scored(small_runs, shorter):
 def test_it_is_scored_where_that_is_accepted_and_the_result_says_so(small_runs, shorter):
     result = evaluate_run(load_run(small_runs.first), shorter, EvaluationRequest(windows=4, accept=("seen-times",)))
     assert result["accepted"] == ["seen-times"]
-    assert any("were trained on" in sentence for sentence in result["warnings"])
+    assert any("was trained on" in sentence for sentence in result["warnings"])
 
 
 def test_a_report_on_it_is_refused_alike(small_runs, shorter):
@@ -46,7 +46,7 @@ def test_a_report_on_it_is_refused_alike(small_runs, shorter):
         build_run_view(small_runs.first, seen, windows=2, against=())
     assert refused.value.code == "SPDE-T121"
     view = build_run_view(small_runs.first, seen, windows=2, against=(), accept="seen-times")
-    assert any("were trained on" in note for note in view.notes)
+    assert any("was trained on" in note for note in view.notes)
 
 
 def test_the_record_of_training_and_one_that_grew_are_scored_in_silence(small_runs):
