@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fields.errors import DataError, FieldsError, ProblemReport, locate, printable
+from fields.errors import DataError, FieldsError, ProblemReport, UsageError, locate, printable
 from fields.readers.archives import Member, members, tables_in
 from fields.readers.assemble import AssembledBlock, assemble, conflict_error
 from fields.readers.axis import Reports, find_axis
@@ -212,6 +212,9 @@ def _columns(member: Member, column_map: ColumnMap) -> list[str]:
 
 def open_table(path: Path, options: ReadOptions, work: Workspace) -> Source:
     """Open tables as a source."""
+    if options.start is not None:
+        raise UsageError("--start would not count: it is for arrays without times, and a table has a time in each row",
+                         code="SPDE-D001", do="leave out --start")  # fmt: skip
     chosen = without_absent_columns(choose_map(path, options), path)
     if options.pressure_kind == PressureKind.SEA_LEVEL and "p" in chosen.variables:
         chosen = _as_sea_level(chosen)
