@@ -7,10 +7,11 @@ from typing import Any
 
 __all__ = ["page"]
 
-HEAD = """# Benchmarks
+TITLE = """# Benchmarks
 
 <!-- Written by `python -m benchmarks`; edit benchmarks/render.py instead. -->
-
+"""
+HEAD = """
 One Euler step of the five-field surface system (upwind transport, diffusion, rotation, friction, condensation, three
 closures) on a latitude-longitude grid, float32, one thread. Variants take turns in one process; process CPU time is
 counted; compared is {compared}. *Eager* is the faster of `slices` and `roll`, the forms one writes
@@ -22,9 +23,12 @@ that moves the same 13 floats a cell. Repeat it with `make bench`, or `stationpd
 
 def page(results: dict[str, Any]) -> str:
     """Return the page."""
-    step = results["pde_step"]
-    head = HEAD.format(compared=step["compared"])
-    parts = [head, _machine(results), _ratios(step), _per_cell(step), _others(step), _start(step)]
+    step = results.get("pde_step")
+    if step is None:
+        parts = [TITLE, _machine(results, {"quick": False})]
+    else:
+        head = TITLE + HEAD.format(compared=step["compared"])
+        parts = [head, _machine(results, step), _ratios(step), _per_cell(step), _others(step), _start(step)]
     if "thermo" in results:
         parts.append(_thermo(results["thermo"]))
     for name, render in (("training", _training), ("inference", _inference)):
@@ -50,8 +54,8 @@ def _flat(values: dict[str, Any], prefix: str = "") -> list[list[str]]:
     return rows
 
 
-def _machine(results: dict[str, Any]) -> str:
-    at, step = results["machine"], results["pde_step"]
+def _machine(results: dict[str, Any], step: dict[str, Any]) -> str:
+    at = results["machine"]
     units = ", ".join(at["vector_units"]) or "no vector units known"
     versions = ", ".join(f"{name} {version}" for name, version in at["packages"].items())
     quick = " This was a `--quick` run: a look, not a measurement." if step["quick"] else ""
@@ -125,7 +129,8 @@ def _thermo(thermo: dict[str, Any]) -> str:
         "## Thermodynamics\n\n"
         f"Ψ (θ and q from T, p and relative humidity) at {thermo['values']} values: {time['torch']:.0f} µs in torch, "
         f"{time['metpy']:.0f} µs in MetPy with pint, {thermo['psi_vs_metpy']:.0f} times faster (goal ≥ 15); "
-        f"largest relative difference {thermo['largest_relative_difference']:.0e}.\n"
+        f"largest relative difference {thermo['largest_relative_difference']:.0e}"
+        + (f"; on {thermo['processor']}.\n" if "processor" in thermo else ".\n")
     )
 
 
@@ -186,7 +191,8 @@ def _inference(inference: dict[str, Any]) -> str:
 def _under(figures: dict[str, Any]) -> str:
     quick = ", a `--quick` run" if figures.get("quick") else ""
     other = "".join(f", {name} {version}" for name, version in figures.get("packages", {}).items())
-    return f" (load average {figures['load_average']}{quick}{other})" if "load_average" in figures else ""
+    on = f"{figures['processor']}, " if "processor" in figures else ""
+    return f" ({on}load average {figures['load_average']}{quick}{other})" if "load_average" in figures else ""
 
 
 def _number(values: dict[str, float] | None, size: str) -> str:

@@ -72,7 +72,7 @@ def unrepeated(words: list[str] | None) -> list[str] | None:
 _PRESET = typer.Option(metavar="NAME", help="Settings to start from: weather2k, meteonet, demo or tiny.")
 Preset = Annotated[str, _PRESET]
 PresetOrNone = Annotated[str | None, _PRESET]
-Variant = Annotated[str, typer.Option(metavar="default|paper", help="Variant of the model.")]
+Variant = Annotated[str, typer.Option(metavar="default|field|paper", help="Variant of the model.")]
 Recipe = Annotated[str, typer.Option(metavar="default|paper", help="Recipe of training.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("-c", "--config", metavar="FILE", help="TOML file with keys that differ from the preset.")

@@ -33,7 +33,7 @@ __all__ = ["ablate"]
 
 def ablate(
     store: Record,
-    parts: Annotated[str | None, typer.Option(metavar="no_pde,…", help="Parts or operators; the paper's six.")] = None,
+    parts: Annotated[str | None, typer.Option(metavar="no_pde,…", help="Parts or operators; all by default.")] = None,
     seeds: Seeds = "0:3",
     protocol: Protocol = "w2k-like",
     variant: Variant = "default",
@@ -54,10 +54,11 @@ def ablate(
 
     Example: stationpde ablate obs.zarr --parts no_pde,no_closure --seeds 0:3 -o out
     """
-    from stationpde.evaluation import PARTS, Ablation, BenchmarkPlan, ablation_models, write_ablation
+    from stationpde.config import VARIANTS
+    from stationpde.evaluation import Ablation, BenchmarkPlan, ablation_models, parts_of, write_ablation
 
-    chosen = PARTS if parts is None else names_in(parts)
-    kind = choice(variant, "--variant", ("default", "paper"))
+    kind = choice(variant, "--variant", VARIANTS)
+    chosen = parts_of(kind) if parts is None else names_in(parts)
     name = Path(store).parent.name if Path(store).is_file() else Path(store).stem
     plan = BenchmarkPlan(
         store=store, protocol=protocol, models=ablation_models(chosen, kind), seeds=tuple(seeds_of(seeds)),

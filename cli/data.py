@@ -82,8 +82,7 @@ def ingest(
 
     Example: stationpde data ingest stations.csv -o mine.zarr --unit p=Pa
     """
-    from fields.ingest import IngestOptions
-    from fields.ingest import ingest as run
+    from fields.ingest import IngestOptions, ingest_files
     from fields.readers import ReadOptions
     from fields.times import DATE_ORDERS, parse_span, parse_time
     from fields.variables import PressureKind
@@ -112,7 +111,7 @@ def ingest(
         max_missing=max_missing, training=train_fraction, force=force,
     )  # fmt: skip
     with resumable(), ProgressDisplay() as display:
-        written = run(source, str(output), options, display)
+        written = ingest_files(source, str(output), options, display)
     for line in written.report.lines():
         console.note(line)
     console.text(

@@ -195,16 +195,16 @@ class ProblemReport:
     """Findings of one check, at most 20 of each severity kept, all of them counted."""
 
     def __init__(self, problems: Iterable[Problem] = ()) -> None:
-        self._kept: dict[str, list[Problem]] = {"error": [], "warning": [], "notice": []}
-        self._seen: dict[str, int] = dict.fromkeys(self._kept, 0)
+        self._findings: dict[str, list[Problem]] = {"error": [], "warning": [], "notice": []}
+        self._seen: dict[str, int] = dict.fromkeys(self._findings, 0)
         for problem in problems:
             self.add(problem)
 
     def add(self, problem: Problem) -> None:
         """Keep a finding, or only count it once there are 20 of its severity."""
         self._seen[problem.severity] += 1
-        if len(self._kept[problem.severity]) < MOST_SHOWN:
-            self._kept[problem.severity].append(problem)
+        if len(self._findings[problem.severity]) < MOST_SHOWN:
+            self._findings[problem.severity].append(problem)
 
     def error(self, code: str, what: str, *, where: str = "", why: str = "", do: str = "") -> None:
         """Add an error."""
@@ -220,25 +220,25 @@ class ProblemReport:
 
     def extend(self, other: ProblemReport) -> None:
         """Take over another report's findings and counts."""
-        for severity, problems in other._kept.items():
-            room = MOST_SHOWN - len(self._kept[severity])
-            self._kept[severity].extend(problems[:room])
+        for severity, problems in other._findings.items():
+            room = MOST_SHOWN - len(self._findings[severity])
+            self._findings[severity].extend(problems[:room])
             self._seen[severity] += other._seen[severity]
 
     @property
     def errors(self) -> tuple[Problem, ...]:
         """The errors kept."""
-        return tuple(self._kept["error"])
+        return tuple(self._findings["error"])
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
         """The warnings kept."""
-        return tuple(self._kept["warning"])
+        return tuple(self._findings["warning"])
 
     @property
     def notices(self) -> tuple[Problem, ...]:
         """The notices kept."""
-        return tuple(self._kept["notice"])
+        return tuple(self._findings["notice"])
 
     def count(self, severity: Severity) -> int:
         """Return the number of findings of a severity, kept or only counted."""
@@ -273,7 +273,7 @@ class ProblemReport:
     def lines(self) -> list[str]:
         """Return the whole report for people, as lines."""
         shown = [line for problem in self for line in problem.lines()]
-        hidden = len(self) - sum(len(problems) for problems in self._kept.values())
+        hidden = len(self) - sum(len(problems) for problems in self._findings.values())
         return [*shown, f"and {hidden} more"] if hidden else shown
 
     def to_dict(self) -> dict[str, object]:

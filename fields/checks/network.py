@@ -150,7 +150,7 @@ def _check_altitude(report: ProblemReport, alt: Array, subject: Subject) -> None
         fits_feet = row.hard[0] <= feet.min() and feet.max() <= row.hard[1]
         # One odd altitude is that of a station, and no unit of all of them.
         single = middle <= row.typical[1] and doubtful.sum() <= max(1, _FEW * finite.size)
-        mended = fits_feet and not single and not _is_alone(finite, row.hard[1])
+        mended = fits_feet and not single and not _stands_out(finite, row.hard[1])
         subject.add(report, "alt", Problem(
             "SPDE-D015",
             "altitudes look like ft but are declared m" if mended else "altitudes are out of range",
@@ -160,7 +160,7 @@ def _check_altitude(report: ProblemReport, alt: Array, subject: Subject) -> None
         ))  # fmt: skip
 
 
-def _is_alone(alt: Array, highest: float) -> bool:
+def _stands_out(alt: Array, highest: float) -> bool:
     """Return whether what is too high stands far above all other stations: a typing error, not a unit."""
     others = alt[alt <= highest]
     return bool(others.size) and 2 * float(others.max()) < float(alt[alt > highest].min(initial=np.inf)) < np.inf

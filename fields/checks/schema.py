@@ -164,8 +164,8 @@ def _check_stations(report: ProblemReport, ds: xr.Dataset, ids: list[str], where
     if len(ids) < _FEW_STATIONS:
         report.warning("SPDE-D025", f"only {len(ids)} stations: interpolation uses all of them", where=where)
     keys = np.stack([np.round(np.asarray(ds[c].values, float) / _SAME_PLACE) for c in ("lat", "lon")])
-    _, inverse, together = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-    shared = together[np.ravel(inverse)] > 1
+    _, place, stations_at_place = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+    shared = stations_at_place[np.ravel(place)] > 1
     if shared.any():
         report.notice("SPDE-D024", f"{int(shared.sum())} stations stand at the same place as another",
                       where=locate(where, stations=np.asarray(ids)[shared], out_of=len(ids)))  # fmt: skip

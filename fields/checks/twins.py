@@ -16,7 +16,7 @@ _FEWEST_VALUES = 20
 # Share of the common values that are equal; a record that was repaired later differs in a few.
 _EQUAL_SHARE = 0.95
 # Stations at one place that are compared with one another.
-_MOST_TOGETHER = 50
+_MOST_AT_ONE_PLACE = 50
 
 
 def are_at_one_place(lat: Array, lon: Array) -> bool:
@@ -39,10 +39,10 @@ def twin_stations(values: Mapping[str, Array], lat: Array, lon: Array) -> list[t
     -------
     Pairs of indices, each station as the second of at most one pair
     """
-    groups = [*_equal_columns(values), *_together(np.asarray(lat), np.asarray(lon))]
+    groups = [*_equal_columns(values), *_stations_at_one_place(np.asarray(lat), np.asarray(lon))]
     pairs: dict[int, int] = {}
     for group in groups:
-        for at, second in enumerate(group[1:_MOST_TOGETHER], start=1):
+        for at, second in enumerate(group[1:_MOST_AT_ONE_PLACE], start=1):
             if second not in pairs:
                 first = next((one for one in group[:at] if one not in pairs and _agree(values, one, second)), None)
                 if first is not None:
@@ -74,7 +74,7 @@ def _equal_columns(values: Mapping[str, Array]) -> list[list[int]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _together(lat: Array, lon: Array) -> list[list[int]]:
+def _stations_at_one_place(lat: Array, lon: Array) -> list[list[int]]:
     """Group the stations at one place."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components

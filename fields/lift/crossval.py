@@ -120,8 +120,8 @@ def left_out_estimates(
         for station in range(n):
             # The profile, too, is fitted without the stations left out.
             others = {name: np.where(excluded[station], np.nan, values[name]) for name in profiled}
-            alone = lift.to_targets(slice(station, station + 1))
-            means = alone({k: v.astype(values[k].dtype) for k, v in others.items()}, station_pressure=station_pressure)
+            target = lift.to_targets(slice(station, station + 1))
+            means = target({k: v.astype(values[k].dtype) for k, v in others.items()}, station_pressure=station_pressure)
             for name in profiled:
                 estimates[name][:, station] = means.values[name][:, 0]
             if progress is not None:

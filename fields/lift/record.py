@@ -27,10 +27,10 @@ from fields.checks import are_at_one_place
 from fields.errors import DataError, ResourceError, UsageError, locate, printable
 from fields.grid import Elevation, GridSpec
 from fields.lift.altitude import station_altitude
+from fields.lift.capacity import require_capacity
 from fields.lift.crossval import scattered_times
 from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
 from fields.lift.profiles import PRIORS
-from fields.lift.room import require_room
 from fields.places import Places
 from fields.progress import Tracker, Watcher
 from fields.store import BlockWriter, Region
@@ -138,7 +138,7 @@ def lift_to_store(
     if are_at_one_place(stations.lat, stations.lon):
         logger.warning("all %d stations stand at one place: the fields differ in altitude alone", len(stations))
     grid = grid or GridSpec.around(stations.lat, stations.lon, height=height)
-    is_large = require_room(Path(target), grid, settings.k, (ds.sizes["time"], len(names), len(alive)))
+    is_large = require_capacity(Path(target), grid, settings.k, (ds.sizes["time"], len(names), len(alive)))
     tracker = Tracker(watcher)
     passes = partial(tracker, "weigh", total=2, unit="passes") if is_large else (lambda done: None)
     passes(0)

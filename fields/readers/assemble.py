@@ -62,8 +62,8 @@ def assemble(
         flat[:, cell] = records.values
         return AssembledBlock(grid, off_axis, 0, 0)
     crowded = hits[cell] > 1
-    alone = ~crowded
-    flat[:, cell[alone]] = records.values[:, alone]
+    single = ~crowded
+    flat[:, cell[single]] = records.values[:, single]
     rest = Records(records.time[crowded], records.station[crowded], records.values[:, crowded])
     doubles, conflicts, conflict = _settle(flat, rest, cell[crowded], distance[crowded], names, on_duplicate, stations)
     per_slot = np.bincount((slot - start)[crowded], minlength=steps)

@@ -40,7 +40,6 @@ _ALIASES = {
     "lat": ("latitude",), "lon": ("longitude",), "alt": ("altitude", "elevation", "elev", "height", "alt_m"),
 }  # fmt: skip
 _STANDARD = {"p": ("air_pressure",), "alt": ("altitude", "height_above_mean_sea_level")}
-_STATION_DIMS = ("station", "stations", "stn", "site", "location", "platform", "obs_station")
 _IDS = ("station_id", "station", "id", "site", "platform_id", "station_name")
 # The reference of CF units of time: year first, and a zone only as UTC or an offset.
 _REFERENCE = re.compile(

@@ -55,8 +55,8 @@ def check_foreign_store(path: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> ZarrF
         if file.name not in METADATA_FILES:
             continue
         for inside, plan in _described(file, size, f"{printable(path.name)} › {printable(file.relative_to(path))}"):
-            is_own = file.name != ".zmetadata" and not inside
-            (arrays if is_own else repeated).append((file.parent / inside, plan))
+            is_repeated = file.name == ".zmetadata" or bool(inside)
+            (repeated if is_repeated else arrays).append((file.parent / inside, plan))
     for folder, plan in (*arrays, *repeated):
         _check_claim(plan, disk, f"a chunk of {printable(path.name)} › {printable(folder.name)}", max_bytes)
     check_ratio(sum(plan.nbytes for _, plan in arrays), disk, printable(path.name))

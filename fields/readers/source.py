@@ -24,8 +24,8 @@ __all__ = ["Command", "Network", "Progress", "ReadOptions", "Source", "Workspace
 Progress = Callable[[str, int, int, str], None]
 
 
-def silent(stage: str, done: int, total: int, unit: str) -> None:
-    """Ignore progress."""
+def no_progress(stage: str, done: int, total: int, unit: str) -> None:
+    """Ignore progress: no-op callback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class Workspace:
     """Folder for a reader's scratch files, its progress callback, and the command that it serves."""
 
     folder: Path
-    progress: Progress = silent
+    progress: Progress = no_progress
     command: Command = Command()
 
 

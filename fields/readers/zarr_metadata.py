@@ -77,7 +77,7 @@ def arrays_of(about: Any, file_name: str) -> Iterator[tuple[str, ArrayPlan]]:
     if file_name == ".zattrs":
         return
     if file_name == ".zgroup":
-        _known(about, {"zarr_format"}, 2)
+        _require_keys(about, {"zarr_format"}, 2)
     elif file_name == ".zarray":
         yield "", _array_2(about)
     elif file_name == ".zmetadata":
@@ -100,7 +100,7 @@ def _node_3(about: dict[str, Any]) -> Iterator[tuple[str, ArrayPlan]]:
     if kind == "array":
         yield "", _array_3(about)
     elif kind == "group":
-        _known(about, _GROUP_3, 3)
+        _require_keys(about, _GROUP_3, 3)
         _table(about.get("attributes"))
         inner = _table(about.get("consolidated_metadata"))
         if set(inner) - _CONSOLIDATED_KEYS:
@@ -127,7 +127,7 @@ def _table(value: Any) -> dict[str, Any]:
     return value
 
 
-def _known(about: dict[str, Any], keys: set[str], version: int) -> None:
+def _require_keys(about: dict[str, Any], keys: set[str], version: int) -> None:
     strange = sorted(set(about) - keys)
     if strange:
         raise Refusal(f"it has the unknown key '{strange[0][:40]}'")
@@ -136,7 +136,7 @@ def _known(about: dict[str, Any], keys: set[str], version: int) -> None:
 
 
 def _array_2(about: dict[str, Any]) -> ArrayPlan:
-    _known(about, _ARRAY_2, 2)
+    _require_keys(about, _ARRAY_2, 2)
     item, is_text = item_size(about.get("dtype"))
     shape, chunk = _lengths(about.get("shape")), _lengths(about.get("chunks"))
     stages = parse_stages_2(about.get("compressor"), about.get("filters"), is_text)
@@ -144,7 +144,7 @@ def _array_2(about: dict[str, Any]) -> ArrayPlan:
 
 
 def _array_3(about: dict[str, Any]) -> ArrayPlan:
-    _known(about, _ARRAY_3, 3)
+    _require_keys(about, _ARRAY_3, 3)
     _table(about.get("attributes"))
     if about.get("storage_transformers"):
         raise Refusal("it has storage transformers, which are not read")

@@ -120,7 +120,7 @@ def data_card(ds: xr.Dataset, *, path: Path | None = None) -> DataCard:
             tallies[name].add(block[name], block.get(f"{name}_flag"))
     for block in _blocks(ds, names):
         for name in names:
-            tallies[name].look_closer(block[name], block.get(f"{name}_flag"))
+            tallies[name].count_within_bins(block[name], block.get(f"{name}_flag"))
     times = ds.sizes["time"]
     counted = [tallies[n].present for n in names if n in STATE_VARIABLES and tallies[n].present.any()]
     gaps = 1 - np.mean(counted, axis=0) / max(times, 1) if counted else np.ones(ds.sizes["station"])
@@ -179,7 +179,7 @@ class _Tally:
         share = (values.astype(np.float64) - low) / (high - low)
         return np.clip((share * _BINS).astype(np.int64), 0, _BINS - 1)
 
-    def look_closer(self, values: Array, flags: Array | None) -> None:
+    def count_within_bins(self, values: Array, flags: Array | None) -> None:
         """Count the values of a block, one by one, in the bins of the percentiles."""
         if self._bins is None:
             below = np.cumsum(self.histogram)

@@ -10,6 +10,7 @@ from .series import rows_at_cadence as rows_at_cadence
 from .series import with_state_variables as with_state_variables
 from .time_features import annual_harmonics as annual_harmonics
 from .time_features import day_fraction as day_fraction
+from .time_features import month_of as month_of
 from .time_features import year_fraction as year_fraction
 from .torch_data import Batch as Batch
 from .torch_data import ClimatologyTable as ClimatologyTable

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fields.grid import Elevation
 from fields.windows import Batch
@@ -19,7 +19,7 @@ from pde_ops import Grid2D, StabilityError
 from stationpde.baselines.inputs import StationInputs, horizon_of
 from stationpde.config import Config
 from stationpde.data import WindowSource
-from stationpde.model import BaseState, PDEBranch, Region, Sites, StateStatistics, has_base
+from stationpde.model import BaseState, PDEBranch, Region, Scaling, Sites, StateStatistics, has_base
 from stationpde.physics import clipped, to_observed, to_state
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class FieldForecast:
         if self.base is not None:
             base = self.base(issue).movedim(-1, -2).reshape(field.shape)
             field = field - base if self.sites.detrends else field
-        states = []
+        states, in_si = [], Scaling.none()
         for _ in range(horizon_of(batch, self.config)):
             if self.equations is not None:
-                field = self.equations(field, base, field[:, :0], nn.Identity())
+                field = self.equations(field, base, field[:, :0], in_si)
             states.append(self.sites.read(field) + self.sites.base(issue))
         return clipped(to_observed(torch.stack(states, dim=1)))
 

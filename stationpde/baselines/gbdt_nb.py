@@ -88,12 +88,12 @@ class BoostedTrees:
                 seconds = None if pace is None else most * pace
                 column = self.inputs.last_column(channel, config.data.history)
 
-                def told(progress: int = done) -> None:
+                def report_fit(progress: int = done) -> None:
                     report("trees", progress, fits)
 
                 trees = _read(path)
                 if trees is None:
-                    trees = grower.grow(shape, column, group, channel, most, seconds, told)
+                    trees = grower.grow(shape, column, group, channel, most, seconds, report_fit)
                     _write(path, trees)
                 tried.append((shape, trees))
                 done, trees_left = done + 1, trees_left - trees.grown

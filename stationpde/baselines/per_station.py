@@ -122,7 +122,8 @@ class AllStations(_InRounds):
 
     Parameters
     ----------
-    network : ``[batch, history, station, channel]`` and issue times to ``[batch, lead, station, channel]``
+    network : ``[batch, history, station, channel]`` and issue times to ``[batch, lead, station, channel]``; or to a
+        pair of that and sums over windows, as for `PerStation`
     instance_norm, rows : as for `PerStation`; at least one window passes through at once
     """
 
@@ -131,10 +132,11 @@ class AllStations(_InRounds):
 
     def forward(
         self, history: Float[Tensor, "batch history station channel"], time: Int64[Tensor, " batch"]
-    ) -> Float[Tensor, "batch lead station channel"]:
+    ) -> Float[Tensor, "batch lead station channel"] | tuple[Tensor, Tensor]:
         """Map normalised histories to normalised forecasts."""
         windows = max(1, self.rows // history.shape[2])
-        return self._in_rounds(zip(history.split(windows), time.split(windows)))[0]
+        forecast, sums = self._in_rounds(zip(history.split(windows), time.split(windows)))
+        return forecast if sums is None else (forecast, sums)
 
 
 def rows_of(

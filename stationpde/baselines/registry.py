@@ -72,7 +72,7 @@ class Baseline:
 _BUILT_IN = (
     "persistence", "yesterday", "climatology", "ridge", "ridge_nb", "mlp", "mlp_nb", "gbdt_nb", "blend", "lift",
     "physics", "dlinear", "itransformer", "timemixer", "timexer", "autoformer", "stemgnn", "timefilter",
-    "multipatchformer", "corrformer", "cdpnet",
+    "multipatchformer", "corrformer", "cdpnet", "dgformer", "mastergnn", "weathergft",
 )  # fmt: skip
 
 baselines: Registry[Baseline] = Registry("baseline", group="stationpde.baselines")

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from stationpde.config.layers import leaves
 from stationpde.config.removed import REMOVED
-from stationpde.config.tree import PRESETS, Config
+from stationpde.config.tree import PRESETS, VARIANTS, Config
 
 __all__ = ["configuration_page"]
 
@@ -22,7 +22,8 @@ _HEAD = """# Configuration
 
 Every key of a configuration, {count} in all. `stationpde config show` prints the values that a preset, a variant and
 options give, `stationpde config init mine.toml` writes them to a file to edit, `--set section.key=value` changes one.
-Defaults are those of the `weather2k` preset and the `default` variant; *paper* is what `--variant paper` sets instead,
+Defaults are those of the `weather2k` preset and the `default` variant; *field* and *paper* are what `--variant field`
+and `--variant paper` set instead,
 *presets* is what other presets set. The last column leads to the reason in [design decisions](design-decisions.md).
 
 This page is written by `stationpde config page docs/configuration.md`.
@@ -47,7 +48,7 @@ def configuration_page(decisions: str = "") -> str:
     ----------
     decisions : text of ``design-decisions.md``, whose sections are linked where they name a key
     """
-    default, paper = Config().tree(), Config.preset(variant="paper").tree()
+    default, *variants = (Config.preset(variant=name).tree() for name in VARIANTS)
     others = {name: Config.preset(name).tree() for name in PRESETS if name != "weather2k"}
     anchors = _anchors(decisions)
     lines = [_HEAD.format(count=sum(1 for _ in leaves(default)))]
@@ -55,17 +56,17 @@ def configuration_page(decisions: str = "") -> str:
     for section, model in described.items():
         keys = ["variant"] if not section else list(default[section])
         title = f"`{section}`: {_sentence(model.__doc__)}" if section else "The variant"
-        lines += [f"\n## {title}\n", "| key | default | paper | presets | what it decides | reason |",
-                  "|---|---|---|---|---|---|"]  # fmt: skip
+        lines += [f"\n## {title}\n", f"| key | {' | '.join(VARIANTS)} | presets | what it decides | reason |",
+                  "|---" * (len(VARIANTS) + 4) + "|"]  # fmt: skip
         for key in keys:
             name = f"{section}.{key}" if section else key
-            values = [_at(tree, section, key) for tree in (default, paper, *others.values())]
-            changed = [f"{preset} {_shown(value)}" for preset, value in zip(others, values[2:], strict=True)
-                       if value != values[0]]  # fmt: skip
-            printed = _shown(values[1]) if values[1] != values[0] else ""
+            value = _at(default, section, key)
+            by_preset = {preset: _changed(tree, section, key, value) for preset, tree in others.items()}
+            changed = [f"{preset} {shown}" for preset, shown in by_preset.items() if shown]
+            by_variant = [_changed(tree, section, key, value) for tree in variants]
             anchor = anchors.get(name)
             reason = f"[why](design-decisions.md#{anchor})" if anchor else ""
-            cells = [f"`{name}`", _shown(values[0]), printed, ", ".join(changed), _meaning(model, key), reason]
+            cells = [f"`{name}`", _shown(value), *by_variant, ", ".join(changed), _meaning(model, key), reason]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, _TAIL]).rstrip("\n") + "\n" + "\n".join(_removed_rows(default)) + "\n"
 
@@ -76,6 +77,12 @@ def _removed_rows(tree: dict[str, Any]) -> list[str]:
 
 def _at(tree: dict[str, Any], section: str, key: str) -> Any:
     return tree[section][key] if section else tree[key]
+
+
+def _changed(tree: dict[str, Any], section: str, key: str, default: Any) -> str:
+    """Return the value of a key as it is written, or nothing where it is the default."""
+    value = _at(tree, section, key)
+    return "" if value == default else _shown(value)
 
 
 def _meaning(model: type[BaseModel], key: str) -> str:

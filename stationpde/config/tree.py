@@ -36,7 +36,7 @@ from stationpde.errors import ConfigError
 __all__ = ["ABLATIONS", "PRESETS", "VARIANTS", "Config"]
 
 PRESETS = ("weather2k", "meteonet", "demo", "tiny")
-VARIANTS = ("default", "paper")
+VARIANTS = ("default", "field", "paper")
 RECIPES = ("default", "paper")
 _GROW_UNDER_EULER = ("advection_upwind3", "advection_central2", "advection_central4")
 _LARGEST_STATE = 1 << 40
@@ -60,7 +60,7 @@ ABLATIONS: Mapping[str, dict[str, Any]] = {
 class Config(Section):
     """Everything that decides what a run computes."""
 
-    variant: Literal["default", "paper"] = "default"
+    variant: Literal["default", "field", "paper"] = "default"
     """Name of the model variant that the sections started from."""
     data: DataSection = DataSection()
     grid: GridSection = GridSection()
@@ -123,8 +123,8 @@ class Config(Section):
         """Read a TOML file on top of ``base``; keys that it does not name keep their value."""
         typed = read_toml(Path(path))
         tree = base.tree() if base is not None else {}
-        if base is None and typed.get("variant", "default") == "paper":
-            tree = shipped("variant_paper")
+        if base is None and typed.get("variant", "default") in VARIANTS[1:]:
+            tree = shipped(f"variant_{typed['variant']}")
         return cls.parse(merged(tree, typed), where=str(path))
 
     @classmethod

@@ -1,6 +1,6 @@
-from .ablations import PARTS as PARTS
 from .ablations import Ablation as Ablation
 from .ablations import ablation_models as ablation_models
+from .ablations import parts_of as parts_of
 from .ablations import write_ablation as write_ablation
 from .benchmark import CAP_SECONDS as CAP_SECONDS
 from .benchmark import BenchmarkPlan as BenchmarkPlan

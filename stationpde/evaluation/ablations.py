@@ -13,16 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from fields import atomic
-from stationpde.config import ABLATIONS
+from stationpde.config import ABLATIONS, Config
 from stationpde.evaluation.page import update_page
 from stationpde.evaluation.results import HorizonResults, Results
 from stationpde.evaluation.significance import Comparison
 from stationpde.evaluation.tables import grid, provenance, shown_number
 
-__all__ = ["PARTS", "Ablation", "ablation_models", "write_ablation"]
+__all__ = ["Ablation", "ablation_models", "parts_of", "write_ablation"]
 
-# On a record of more than a year the level of the last day is not used: there is nothing to remove.
-PARTS = tuple(name for name in ABLATIONS if name != "no_last_day")
 _NAMES = {
     "no_pde": "without the PDE branch",
     "no_data": "without the data branch",
@@ -35,8 +33,17 @@ _NAMES = {
 }
 
 
-def ablation_models(parts: Sequence[str] = PARTS, variant: str = "default") -> tuple[str, ...]:
-    """Return the benchmark names of the whole model and of the model without each part."""
+def parts_of(variant: str) -> tuple[str, ...]:
+    """Return the parts that a variant has on a record of more than a year, where no guess starts from the last day."""
+    whole = Config.preset(variant=variant)
+    has = [name for name in ABLATIONS if name != "no_last_day" and whole.ablated(name) != whole]
+    # Without a guide to take away, what is left of that ablation is its longer training.
+    return tuple(name for name in has if name != "no_guide" or whole.is_guided)
+
+
+def ablation_models(parts: Sequence[str] | None = None, variant: str = "default") -> tuple[str, ...]:
+    """Return the benchmark names of the whole model and of the model without each part, by default all it has."""
+    parts = parts_of(variant) if parts is None else parts
     return (variant, *(f"{variant}-{part}" for part in parts))
 
 

@@ -1,8 +1,8 @@
 """Models of a benchmark: variants of StationPDE, with or without parts, and every registered baseline.
 
-``default`` and ``paper`` are StationPDE; ``default-no_pde`` is StationPDE without a part: any name of `ABLATIONS` or
-of an operator, several joined by ``+``. ``paper:recipe_paper`` is a model in a training of its own (`TRAININGS`)
-instead of that which recipe and cap of the table say.
+``default``, ``field`` and ``paper`` are StationPDE; ``default-no_pde`` is StationPDE without a part: any name of
+`ABLATIONS` or of an operator, several joined by ``+``. ``paper:recipe_paper`` is a model in a training of its own
+(`TRAININGS`) instead of that which recipe and cap of the table say.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["OURS", "TRAININGS", "Contestant", "Task", "Training", "contestant", "known_models"]
 
 OURS = tuple(reversed(VARIANTS))  # the order of tables: the paper's first
-_TITLES = {"default": "StationPDE", "paper": "StationPDE (as printed)"}
+_TITLES = {
+    "default": "StationPDE", "field": "StationPDE (field without guide)", "paper": "StationPDE (as printed)",
+}  # fmt: skip
 # Training settings of every trained baseline: fixed here, so that changes of the model's recipe do not change them.
 _PEER_TRAIN: Mapping[str, Any] = {
     "epochs": 40, "batch": 32, "lr": 1e-3, "schedule": "one_cycle", "average": 0.0, "patience": 5,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stationpde.config import VARIANTS
 from stationpde.data import Quality
 from stationpde.evaluation.cells import Cell, commit, versions
 from stationpde.evaluation.contestants import contestant
@@ -76,7 +77,7 @@ class HorizonResults:
     @property
     def subject(self) -> str:
         """Model that the others are compared with: StationPDE if it takes part, else the best."""
-        ours = [name for name in ("default", "paper") if name in self.cells]
+        ours = [name for name in VARIANTS if name in self.cells]
         return ours[0] if ours else min(self.cells, key=self.nmse)
 
     def comparisons(self, subject: str | None = None) -> dict[str, dict[str, Comparison]]:

@@ -78,7 +78,7 @@ class CellTraining(Part):
     members: dict[str, CellTraining] | None = None
 
 
-def _known(name: str) -> str:
+def _require_variable(name: str) -> str:
     if name not in VARIABLES:
         raise ValueError(f"there is no variable {name[:40]!r}")
     return name
@@ -87,7 +87,7 @@ def _known(name: str) -> str:
 class CellSums(Part):
     """Sums of errors; their shapes are checked by `ErrorStatistics`."""
 
-    variables: list[Annotated[str, AfterValidator(_known)]]
+    variables: list[Annotated[str, AfterValidator(_require_variable)]]
     stations: list[Text]
     lead_hours: list[float]
     hours: list[float]

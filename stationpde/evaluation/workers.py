@@ -60,9 +60,9 @@ def computed_in_workers(bench: Bench, tasks: list[Task]) -> Iterator[tuple[Task,
     Interrupted
         When the bench is told to stop: the workers save what they have first.
     """
-    alone = [task for task in tasks if not contestant(task.model).members]
+    single = [task for task in tasks if not contestant(task.model).members]
     combined = [task for task in tasks if contestant(task.model).members]
-    for wave in (alone, combined):
+    for wave in (single, combined):
         yield from _wave(bench, list(wave))
 
 

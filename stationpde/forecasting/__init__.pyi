@@ -6,12 +6,9 @@ from .forecast import ForecastRequest as ForecastRequest
 from .forecast import audit_of as audit_of
 from .forecast import check_result as check_result
 from .forecast import forecast as forecast
-from .forecast import merge_stations as merge_stations
-from .forecast import read_stations as read_stations
 from .forecast import request_for as request_for
 from .forecast import run_model as run_model
 from .forecast import start_of as start_of
-from .forecast import with_altitudes as with_altitudes
 from .gates import LEAST_HISTORY as LEAST_HISTORY
 from .gates import Gates as Gates
 from .gates import check_clamped as check_clamped
@@ -21,6 +18,9 @@ from .moment import moment_of as moment_of
 from .output import check_output as check_output
 from .output import output_for as output_for
 from .output import write_forecast as write_forecast
+from .places import merge_stations as merge_stations
+from .places import read_stations as read_stations
+from .places import with_altitudes as with_altitudes
 from .programs import programs_of as programs_of
 from .programs import write_programs as write_programs
 from .records import check_sample as check_sample

@@ -22,7 +22,7 @@ import stationpde
 from fields import atomic
 from fields.variables import STATE_VARIABLES, cf_attributes
 from stationpde.errors import CorruptArtefactError, ResourceError, UsageError
-from stationpde.forecasting.forecast import with_altitudes
+from stationpde.forecasting.places import with_altitudes
 from stationpde.forecasting.programs import Format, Program, programs_of, write_programs
 from stationpde.forecasting.rollout import ABOUT, Rollout, seal_of
 from stationpde.model import StationPDEModel

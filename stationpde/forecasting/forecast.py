@@ -17,18 +17,13 @@ import numpy as np
 import torch
 import xarray as xr
 
-import stationpde
-from fields import atomic
-from fields.errors import DataError, locate, printable
-from fields.grid import check_places
+from fields.errors import locate, printable
 from fields.ingest import IngestOptions
-from fields.lift import read_points
-from fields.times import format_iso, format_time, to_datetime64
-from fields.variables import COORDINATES, STATE_VARIABLES, cf_attributes
-from fields.windows import Stations
-from stationpde.data import HistoryWindow, Observations, WindowRequest, describe_quality, read_window
+from fields.times import format_time
+from stationpde.data import HistoryWindow, Observations, WindowRequest, read_window
 from stationpde.errors import TrainingDivergedError, UsageError
 from stationpde.forecasting.audit import Audit, audit, combined
+from stationpde.forecasting.dataset import forecast_dataset
 from stationpde.forecasting.gates import (
     Gates,
     check_cadence,
@@ -40,6 +35,7 @@ from stationpde.forecasting.gates import (
     check_time_of_day,
     check_values,
 )
+from stationpde.forecasting.places import merge_stations, read_stations, with_altitudes
 from stationpde.physics import clipped
 
 if TYPE_CHECKING:
@@ -47,8 +43,7 @@ if TYPE_CHECKING:
     from stationpde.runs import LoadedRun
 
 __all__ = [
-    "ForecastRequest", "ForecastStart", "audit_of", "check_result", "forecast", "merge_stations", "read_stations",
-    "request_for", "run_model", "start_of", "with_altitudes",
+    "ForecastRequest", "ForecastStart", "audit_of", "check_result", "forecast", "request_for", "run_model", "start_of",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -145,7 +140,7 @@ def forecast(
         members.append(clipped(output.observed)[0].double().cpu().numpy())
     checked = combined(audits)
     check_result(start, checked, runs)
-    return _dataset(np.stack(members), start, present, checked, runs)
+    return forecast_dataset(np.stack(members), start, present, checked, runs)
 
 
 def start_of(runs: Sequence[LoadedRun], observations: Observations, request: ForecastRequest) -> ForecastStart:
@@ -277,153 +272,3 @@ def audit_of(model: StationPDEModel, output: Forecast, present: Array, window: H
     """Audit a forecast that `run_model` computed from a history."""
     coverage = window.coverage(model.config.data.history, model.statistics.stations)
     return audit(model, output, present, window.rejected, coverage)
-
-
-def merge_stations(trained: Stations, observed: Stations, requested: Stations | None = None) -> Stations:
-    """Merge the stations of training, at their present places, with further observed and further requested ones."""
-    table = {name: (trained.lat[i], trained.lon[i], trained.alt[i]) for i, name in enumerate(trained.id)}
-    for i, name in enumerate(observed.id):
-        now = (observed.lat[i], observed.lon[i], observed.alt[i])
-        # What is not observed of a trained station's place is as it was in training.
-        table[name] = tuple(np.where(np.isnan(now), table.get(name, now), now).tolist())
-    for i, name in enumerate(requested.id if requested is not None else ()):
-        assert requested is not None
-        place = (requested.lat[i], requested.lon[i], requested.alt[i])
-        if name in table and not np.allclose(table[name][:2], place[:2], atol=1e-3):
-            raise DataError(
-                f"station '{printable(name)}' stands elsewhere in the observations", code="SPDE-T096",
-                where=f"{place[0]:.4f}, {place[1]:.4f} requested, {table[name][0]:.4f}, {table[name][1]:.4f} observed",
-                do="give the new station a name of its own",
-            )  # fmt: skip
-        table.setdefault(name, place)
-    lat, lon, alt = (np.array(column, np.float64) for column in zip(*table.values(), strict=True))
-    check_places(lat, lon)
-    return Stations(tuple(table), lat, lon, alt)
-
-
-def read_stations(source: Any) -> Stations | None:
-    """Read further places to forecast.
-
-    Parameters
-    ----------
-    source : a CSV or a data frame with ``lat, lon`` and, where known, ``alt`` and ``name``; `Stations`; a dataset;
-        None for no further places.
-    """
-    if source is None or isinstance(source, Stations):
-        return source
-    if isinstance(source, xr.Dataset):
-        _require_columns(source.variables, ("station", "lat", "lon", "alt"))
-        return Stations.from_dataset(source)
-    if hasattr(source, "columns"):  # a data frame
-        _require_columns(source.columns, ("lat", "lon"))
-        names = source["name"] if "name" in source.columns else source.index
-        alt = source["alt"] if "alt" in source.columns else np.full(len(source), np.nan)
-        return Stations(tuple(map(str, names)), source["lat"], source["lon"], alt)
-    path = atomic.as_path(source)
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}", code="SPDE-T090", do="give a CSV with lat, lon, alt and name")
-    stations = read_points(path)
-    if len(set(stations.id)) < len(stations):
-        raise DataError(f"{printable(path.name)} names a station twice", code="SPDE-D033")
-    return stations
-
-
-def _require_columns(present: Any, needed: Sequence[str]) -> None:
-    missing = [name for name in needed if name not in present]
-    if missing:
-        raise DataError(
-            f"the places have no {', '.join(missing)}", code="SPDE-D090", do="give places with lat, lon, alt and name"
-        )
-
-
-def with_altitudes(model: StationPDEModel, stations: Stations) -> Stations:
-    """Fill in the altitude of the model's terrain for stations whose altitude is not known.
-
-    Raises
-    ------
-    DataError
-        If an altitude is one that no place has.
-    """
-    low, high = COORDINATES["alt"].hard
-    odd = np.flatnonzero((stations.alt < low) | (stations.alt > high))
-    if odd.size:
-        raise DataError(
-            f"the altitude of station '{printable(stations.id[odd[0]])}' is {stations.alt[odd[0]]:g} m, allowed are "
-            f"{low:g} to {high:g}", code="SPDE-D015",
-            do="correct it, or leave it empty: the altitude of the terrain takes its place",
-        )  # fmt: skip
-    unknown = ~np.isfinite(stations.alt)
-    if not unknown.any():
-        return stations
-    from fields.lift import bilinear_weights
-
-    weights, _ = bilinear_weights(model.region.grid, stations.lat, stations.lon)
-    ground = weights.apply(model.region.altitude.ravel())[0]
-    return Stations(stations.id, stations.lat, stations.lon, np.where(unknown, ground, stations.alt))
-
-
-def _dataset(
-    members: Array, start: ForecastStart, present: Array, checked: Audit, runs: Sequence[LoadedRun]
-) -> xr.Dataset:
-    """Make a dataset of ``members`` ``[member, lead, station, variable]``: mean, spread, flags and origin."""
-    model, window = start.models[0], start.window
-    count, leads, _, _ = members.shape
-    coords = _coordinates(model, window.issue_time, leads)
-    mean = members.mean(axis=0)
-    variables: dict[str, Any] = {}
-    for c, name in enumerate(STATE_VARIABLES):
-        variables[name] = (("time", "station"), mean[..., c].astype(np.float32), cf_attributes(name))
-        if count > 1:
-            about = cf_attributes(name)
-            about["long_name"] = f"{about['long_name']}, standard deviation of {count} members"
-            about["standard_name"] += " standard_error"
-            spread = members[..., c].std(axis=0, ddof=1)
-            variables[f"{name}_spread"] = (("time", "station"), spread.astype(np.float32), about)
-    is_trained = model.sites.number.cpu().numpy() >= 0
-    for name, flags, words in (
-        ("known", is_trained, "new trained"),
-        ("inside", model.sites.inside.cpu().numpy(), "outside_the_grid inside_the_grid"),
-        ("present", present, "silent_at_issue reporting_at_issue"),
-        ("requested", np.arange(len(present)) >= start.reporters, "of_the_network requested_place"),
-    ):
-        about_flag = {"long_name": words.split()[1].replace("_", " "), "flag_meanings": words}
-        variables[name] = ("station", flags.astype(np.int8), {**about_flag, "flag_values": np.array([0, 1], np.int8)})
-    return xr.Dataset(variables, coords, _attributes(start, checked, runs, leads))
-
-
-def _coordinates(model: StationPDEModel, issue_time: int, leads: int) -> dict[str, Any]:
-    step = model.config.data.step_seconds
-    seconds = step * np.arange(1, leads + 1, dtype=np.int64)
-    stations = model.sites.stations
-    # "h", not "hours": xarray would turn the latter into a timedelta on its way back from a file.
-    lead = {"standard_name": "forecast_period", "long_name": "Time since the issue of the forecast", "units": "h"}
-    about = {"standard_name": "time", "long_name": "Valid time"}
-    return {
-        "time": ("time", to_datetime64(issue_time + seconds), about),
-        "lead": ("time", seconds / 3600.0, lead),
-        "station": ("station", np.asarray(stations.id, dtype=str), {"cf_role": "timeseries_id"}),
-        **{n: ("station", getattr(stations, n), cf_attributes(n)) for n in ("lat", "lon", "alt")},
-        "issue_time": (
-            (),
-            to_datetime64(issue_time),
-            {"standard_name": "forecast_reference_time", "long_name": "Issue time"},
-        ),
-    }
-
-
-def _attributes(start: ForecastStart, checked: Audit, runs: Sequence[LoadedRun], leads: int) -> dict[str, Any]:
-    first, window = runs[0].about(), start.window
-    return {
-        "Conventions": "CF-1.11",
-        "featureType": "timeSeries",
-        "title": f"StationPDE forecast issued {format_time(window.issue_time)} UTC, {leads} steps",
-        "source": f"stationpde {stationpde.__version__}, variant {first['variant']}",
-        "issue_time": format_iso(window.issue_time),
-        "runs": [f"{run.path.name}/{run.checkpoint}" for run in runs],
-        "members": len(runs),
-        "quality": describe_quality(window.quality),
-        "network_present": checked.network_present,
-        "history_present": checked.history_present,
-        **start.gates.attributes(),
-        **checked.attributes(),
-    }

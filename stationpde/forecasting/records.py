@@ -11,8 +11,8 @@ from fields.errors import counted
 from fields.times import format_time
 from stationpde.forecasting.acceptance import SEEN_TIMES
 from stationpde.forecasting.audit import clamped_share
-from stationpde.forecasting.forecast import with_altitudes
 from stationpde.forecasting.gates import Gates, check_clamped, check_network, check_values
+from stationpde.forecasting.places import with_altitudes
 
 if TYPE_CHECKING:
     from fields.windows import Batch, Stations, StationSeries

@@ -1,7 +1,5 @@
-from .adapters import BaseState as BaseState
-from .adapters import Region as Region
-from .adapters import Sites as Sites
 from .analysis import Analysis as Analysis
+from .base_state import BaseState as BaseState
 from .climate import StateStatistics as StateStatistics
 from .coefficients import Coefficient as Coefficient
 from .coefficients import coefficients_of as coefficients_of
@@ -19,7 +17,10 @@ from .model import StationPDEModel as StationPDEModel
 from .pde_branch import PDEBranch as PDEBranch
 from .pde_branch import has_base as has_base
 from .pde_branch import system_of as system_of
+from .region import Region as Region
 from .saved_statistics import SAVED_STATISTICS as SAVED_STATISTICS
 from .saved_statistics import saved_statistics as saved_statistics
+from .scaling import Scaling as Scaling
+from .sites import Sites as Sites
 from .task import ModelLearner as ModelLearner
 from .warp import warp_field as warp_field

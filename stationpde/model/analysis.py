@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from stationpde.config import Config
-from stationpde.model.adapters import BaseState, Sites
+from stationpde.model.base_state import BaseState
 from stationpde.model.scaling import Scaling
+from stationpde.model.sites import Sites
 from stationpde.physics import to_state
 
 if TYPE_CHECKING:

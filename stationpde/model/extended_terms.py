@@ -23,8 +23,9 @@ from torch import Tensor, nn
 
 from pde_ops import Grid2D
 from stationpde.model.first_layers import Ahead
-from stationpde.model.prepared_drive import PreparedTerms, Radiation, Relaxation
+from stationpde.model.prepared_drive import PreparedTerms
 from stationpde.model.slopes import Slopes
+from stationpde.model.terms_kernel import Surroundings
 from stationpde.physics import DAY, STATE, SUN_CHANNEL, TIME_CHANNELS, equations, steps_back
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class ExtendedTerms(nn.Module):
 
     def prepare(self, ahead: Ahead, tendencies: Tensor | None, gain: Tensor, decay: Tensor) -> PreparedTerms:
         """Prepare the terms for all leads of a forecast, times factors ``[channel]`` of gain and decay."""
-        lasting = radiation = surroundings = relaxation = None
+        lasting = light = radiation = around = regime = passing = None
         if "memory" in self.terms:
             assert tendencies is not None
             lasting = self._remembered_ahead(tendencies, ahead.fields.shape[0], gain)
@@ -121,16 +122,18 @@ class ExtendedTerms(nn.Module):
             weights = gain[:, None] * (self._weights("radiation") @ self.mixture)
             of_zero = weights[:, [0, 3]] @ light.flatten(3)
             lasting = of_zero if lasting is None else lasting + of_zero
-            radiation = Radiation(light[:, :, :, None].unbind(0), weights[:, [1, 2, 4, 5, 6]])
+            radiation = weights[:, [1, 2, 4, 5, 6]]
         if "surroundings" in self.terms:
-            surroundings = self.slopes.sums(gain[:, None] * self._weights("surroundings"))
+            around = gain[:, None] * self._weights("surroundings")
         if "relaxation" in self.terms:
             weights = decay[:, None] * self._weights("relaxation")
             time = ahead.passing[..., :-1].clamp(-_LARGEST, _LARGEST)
-            passing = (weights[:, 0] + time @ weights[:, 6:].T)[..., None].unbind(0)
-            radius = self.radii[len(self.radii) // 2]
-            relaxation = Relaxation(self.slopes, radius, _LARGEST, weights[:, 1:6], passing)
-        return PreparedTerms(None if lasting is None else lasting.unbind(0), radiation, surroundings, relaxation)
+            passing = weights[:, 0] + time @ weights[:, 6:].T
+            regime = weights[:, 1:6]
+        by_lead = (None if values is None else values.unbind(0) for values in (lasting, light, passing))
+        lasting_ahead, light_ahead, passing_ahead = by_lead
+        surroundings = Surroundings(self.slopes, len(self.radii) // 2, _LARGEST)
+        return PreparedTerms(surroundings, lasting_ahead, light_ahead, radiation, around, regime, passing_ahead)
 
     def _remembered_ahead(
         self, tendencies: Float[Tensor, "batch memory y x"], leads: int, gain: Float[Tensor, " channel"]

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from stationpde.config import Config
 from stationpde.guide import Guide, GuideNetwork, GuidePredictors, LastDay, Predictors
-from stationpde.model.adapters import Sites
 from stationpde.model.analysis import LiftedHistory
 from stationpde.model.scaling import Scaling
+from stationpde.model.sites import Sites
 from stationpde.physics import OBSERVED, View, to_observed, to_state
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from stationpde.model.adapters import BaseState, Sites
+from stationpde.model.base_state import BaseState
+from stationpde.model.sites import Sites
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64

@@ -21,7 +21,6 @@ from fields.windows import Stations
 from pde_ops import weight_decay_groups
 from stationpde.config import Config
 from stationpde.guide import GuidePredictors
-from stationpde.model.adapters import Region, Sites
 from stationpde.model.analysis import Analysis, LiftedHistory, lift_history
 from stationpde.model.climate import StateStatistics
 from stationpde.model.data_branch import DataBranch
@@ -32,9 +31,11 @@ from stationpde.model.first_layers import Ahead, conditions_ahead
 from stationpde.model.forecast import Forecast
 from stationpde.model.maps import lift_station_increments
 from stationpde.model.pde_branch import PDEBranch, has_base
+from stationpde.model.region import Region
 from stationpde.model.router import Router
 from stationpde.model.saved_statistics import SavedStatistics, saved_statistics
 from stationpde.model.scaling import Scaling
+from stationpde.model.sites import Sites
 from stationpde.model.station_head import (
     STATION_NUMBERS,
     Anchor,

@@ -308,7 +308,7 @@ class PDEBranch(nn.Module):
         assert isinstance(self.step, RangeScaledEuler)
         factor, seconds = self.dt * self.gamma_closure, self.substeps * self.dt
         scale = scaling.scale.flatten()
-        closure = None if self.closure is None else (factor * self.closure.scale)[:, None, None]
+        closure = None if self.closure is None else factor * self.closure.scale
         terms = None
         if self.extended is not None:
             terms = self.extended.prepare(ahead, tendencies, factor * scale / seconds, factor / seconds)

@@ -13,89 +13,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from pde_ops.integrators.range_scaled_euler import Rates
-from stationpde.model.slopes import Slopes, SlopeSums
+from stationpde.model.terms_kernel import Surroundings, apply_terms
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["PreparedDrive", "PreparedTerms", "Radiation", "Relaxation"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Radiation:
-    """The part of radiation that depends on the state.
-
-    Attributes
-    ----------
-    light : height of the sun by day and 1 by night, of every lead
-    weights : of θ and q by day, of both by night, and of the wind speed by night
-    """
-
-    light: Sequence[Float[Tensor, "batch 2 1 y x"]]
-    weights: Float[Tensor, "channel 5"]
-
-    def inputs(self, field: Tensor, number: int) -> Float[Tensor, "batch 5 y x"]:
-        """Return what the weights belong to."""
-        light = self.light[number]
-        speed = (field[:, :2].square().sum(dim=1, keepdim=True) + 1e-6).sqrt()
-        return torch.cat([(light * field[:, None, 3:]).flatten(1, 2), light[:, 1] * speed], dim=1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Relaxation:
-    """Decay by regime.
-
-    Attributes
-    ----------
-    slopes : of the pressure, over one radius
-    largest : bound of every input
-    weights : of both winds, both slopes and dryness
-    passing : the share of time and constant, of every lead
-    """
-
-    slopes: Slopes
-    radius: int
-    largest: float
-    weights: Float[Tensor, "channel 5"]
-    passing: Sequence[Float[Tensor, "batch channel 1"]]
-
-    def __call__(self, field: Tensor, number: int) -> Float[Tensor, "batch channel y x"]:
-        """Return the decay of every channel."""
-        slopes = self.slopes.gradient(field[:, 2], self.radius)
-        regime = torch.cat([field[:, :2], slopes, field[:, 3:4] - field[:, 4:]], dim=1)
-        return _mixed(self.passing[number], self.weights, regime.clamp(-self.largest, self.largest))
+__all__ = ["PreparedDrive", "PreparedTerms"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedTerms:
-    """Extending terms, times their factors; None for those that are not used.
+    """Extending terms, times their factors; None for those that are not used. Attributes as in `apply_terms`.
 
-    Attributes
-    ----------
-    lasting : memory, and radiation of the state zero, of every lead
+    ``lasting``, ``light`` and ``passing`` are those of every lead.
     """
 
+    surroundings: Surroundings
     lasting: Sequence[Float[Tensor, "batch channel cell"]] | None
-    radiation: Radiation | None
-    surroundings: SlopeSums | None
-    relaxation: Relaxation | None
+    light: Sequence[Float[Tensor, "batch 2 y x"]] | None
+    radiation: Float[Tensor, "channel 5"] | None
+    around: Float[Tensor, "channel difference"] | None
+    regime: Float[Tensor, "channel 5"] | None
+    passing: Sequence[Float[Tensor, "batch channel"]] | None
 
-    def __call__(self, field: Tensor, gain: Tensor | None, number: int) -> tuple[Tensor | None, Tensor | None]:
-        """Return what is added, on top of a ``gain``, and what decays."""
-        lasting = None if self.lasting is None else self.lasting[number]
-        if self.radiation is not None:
-            assert lasting is not None
-            radiated = _mixed(lasting, self.radiation.weights, self.radiation.inputs(field, number))
-            gain = _sum(gain, radiated)
-        elif lasting is not None:
-            gain = _sum(gain, lasting.unflatten(2, field.shape[2:]))
-        if self.surroundings is not None:
-            gain = _sum(gain, self.surroundings(field))
-        return gain, None if self.relaxation is None else self.relaxation(field, number)
+    def __call__(
+        self, field: Tensor, closure: Tensor | None, factor: Tensor | None, number: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return what is added, with a closure times its factor, and what decays."""
+        lasting, light, passing = (
+            None if by_lead is None else by_lead[number] for by_lead in (self.lasting, self.light, self.passing)
+        )
+        return apply_terms(
+            field, closure, factor, lasting, light, self.radiation, self.around, self.regime, passing,
+            self.surroundings,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +58,7 @@ class PreparedDrive:
 
     Attributes
     ----------
-    closure : factor of the bounded closure, ``[channel, 1, 1]``
+    closure : factor of the bounded closure, ``[channel]``
     """
 
     rates: Rates
@@ -116,15 +70,6 @@ class PreparedDrive:
 
         ``closure`` is bounded to [-1, 1], ``number`` that of the lead, from 0.
         """
-        gain = None if closure is None or self.closure is None else closure * self.closure
-        return (gain, None) if self.terms is None else self.terms(field, gain, number)
-
-
-def _sum(gain: Tensor | None, more: Tensor) -> Tensor:
-    return more if gain is None else gain + more
-
-
-def _mixed(start: Tensor, weights: Tensor, fields: Tensor) -> Tensor:
-    """Return ``start`` and weighted sums of fields: ``[output, field]`` times ``[batch, field, y, x]``."""
-    by_sample = weights.expand(fields.shape[0], -1, -1)
-    return torch.baddbmm(start, by_sample, fields.flatten(2)).unflatten(2, fields.shape[2:])
+        if self.terms is not None:
+            return self.terms(field, closure, None if closure is None else self.closure, number)
+        return None if closure is None or self.closure is None else closure * self.closure[:, None, None], None

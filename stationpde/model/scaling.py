@@ -37,6 +37,11 @@ class Scaling(nn.Module):
         centre = torch.as_tensor(statistics.mean, dtype=torch.float32)
         return cls(centre, torch.as_tensor(statistics.std, dtype=torch.float32))
 
+    @classmethod
+    def none(cls) -> Scaling:
+        """Return the scaling of fields that are in SI already."""
+        return cls(torch.zeros(len(STATE)), torch.ones(len(STATE)))
+
     def forward(self, fields: Float[Tensor, "*batch channel y x"]) -> Float[Tensor, "*batch channel y x"]:
         """Scale fields in SI."""
         return (fields - self.centre if self._centred else fields) / self.scale

@@ -63,11 +63,13 @@ class Slopes(nn.Module):
     north : differences along columns, ``[y · neighbour, kind · radius]``
     east : differences along rows of square cells, ``[kind, x · neighbour, radius]``, without the northward slope
     stretch : factor of the latter in each row, ``[kind, y]``: cells are narrower towards the poles
+    turn : share of the difference northwards in the curvature of each row, ``[radius, y]``: rows are curved
     """
 
     north: Tensor
     east: Tensor
     stretch: Tensor
+    turn: Tensor
 
     def __init__(self, grid: Grid2D, radii: Sequence[int]) -> None:
         super().__init__()
@@ -79,6 +81,7 @@ class Slopes(nn.Module):
             "north": torch.stack([north for north, _ in pairs], dim=-1).flatten(0, 1).flatten(1),
             "east": torch.stack([east / stretch[:, :1, None] for _, east in pairs], dim=-1).flatten(1, 2),
             "stretch": stretch,
+            "turn": torch.tensor(radii)[:, None] * (0.5 * grid.dy * torch.tensor(grid.curvature).reshape(1, -1)),
         }
         for name, master in self._masters.items():
             self.register_buffer(name, master.to(torch.get_default_dtype()), persistent=False)

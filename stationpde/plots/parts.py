@@ -12,6 +12,7 @@ import numpy as np
 from fields import atomic
 from fields.errors import DataError, printable
 from fields.variables import STATE_VARIABLES, VARIABLES
+from stationpde.config import VARIANTS
 from stationpde.plots.style import COLOURS, FAINT, INK, SYMBOLS, sheet
 
 __all__ = [
@@ -70,8 +71,8 @@ def read_altitude_weights(path: str | os.PathLike[str]) -> dict[float, dict[str,
 
 
 def whole_of(scores: Scores) -> str:
-    """Return the name of the whole model: ``default`` or ``paper``, whichever the others are named after."""
-    named = [name for name in ("default", "paper") if name in scores]
+    """Return the name of the whole model: the first variant that has scores, which the others are named after."""
+    named = [name for name in VARIANTS if name in scores]
     return named[0] if named else next(iter(scores))
 
 

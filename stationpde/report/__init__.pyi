@@ -7,6 +7,5 @@ from .view import OURS as OURS
 from .view import RunScores as RunScores
 from .view import RunView as RunView
 from .view import build_run_view as build_run_view
-from .view import look as look
 from .view import open_data as open_data
 from .view import score_run as score_run

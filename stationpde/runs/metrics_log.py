@@ -17,9 +17,6 @@ __all__ = ["MetricsLog", "damaged_lines", "read_metrics"]
 
 log = logging.getLogger(__name__)
 
-# Keys of a record that differ between two runs of the same seed.
-CLOCK_KEYS = ("seconds",)
-
 
 class MetricsLog:
     """Appends records; each line is passed to the system at once, and to the disk with every checkpoint."""

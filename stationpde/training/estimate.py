@@ -17,6 +17,7 @@ import torch
 from fields.times import format_duration
 from stationpde.data import WindowSource
 from stationpde.seeding import seed_everything
+from stationpde.training.device import resolve_device
 from stationpde.training.distributed import LocalWorld
 from stationpde.training.resources import process_faults
 from stationpde.training.state import TrainingState
@@ -99,14 +100,14 @@ def dry_run(config: Config, series: StationSeries, *, build: Build | None = None
     Memory is the process's peak in real steps at the real batch where that is safe, else extrapolated from batches of
     one and two, to which it is linear.
     """
-    from stationpde.training.session import chosen_device, default_build
+    from stationpde.training.session import default_build
 
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     source = WindowSource.of(series, config)
     seed_everything(config.train.seed, "init")
     learner = (build or default_build)(config, source)
-    device = chosen_device(device)
+    device = resolve_device(device)
     learner.module.to(device)
     state = TrainingState(learner, source, config, LocalWorld(), device)
     with process_faults(config):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fields.progress import ProgressEvent
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -18,22 +20,11 @@ _LEAST_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class TrainEvent:
-    """Progress: ``done`` of ``total`` steps; ``eta`` is remaining seconds, None while unknown; ``note`` is a text."""
+class TrainEvent(ProgressEvent):
+    """Progress of training with a ``note`` for people and the ``values`` of the step."""
 
-    stage: str
-    done: int
-    total: int
-    unit: str
-    elapsed: float
-    eta: float | None
     note: str
     values: Mapping[str, float]
-
-    @property
-    def fraction(self) -> float | None:
-        """Share of the work that is done."""
-        return min(1.0, self.done / self.total) if self.total > 0 else None
 
     @property
     def is_last(self) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from stationpde.errors import CorruptArtefactError, FieldsError, StationPDEError
 from stationpde.model import choose_mode
 from stationpde.runs import MetricsLog, RunDirectory, RunLock, checkpoint_files, load_weights, write_sealed
 from stationpde.seeding import seed_everything
+from stationpde.training.device import resolve_device
 from stationpde.training.distributed import World, join_world
 from stationpde.training.facts import differences, facts
 from stationpde.training.loop import Trainer
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from stationpde.model import Learner
     from stationpde.training.progress import TrainWatcher
 
-__all__ = ["Build", "TrainOptions", "TrainResult", "chosen_device", "default_build", "train"]
+__all__ = ["Build", "TrainOptions", "TrainResult", "default_build", "train"]
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +126,7 @@ def train(
     TrainingDivergedError, ResourceError
         If training diverged, or the machine lacks memory, space or access.
     """
-    device = chosen_device(options.device)
+    device = resolve_device(options.device)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     # Outermost: memory may run out while the inner contexts are closed.
@@ -176,18 +175,6 @@ def _steps_of(config: Config, source: WindowSource, world: World) -> int:
         source.epoch, settings.epochs, settings.batch, settings.seed, world.rank, world.size, settings.max_steps
     )
     return plan.total
-
-
-def chosen_device(name: str) -> str:
-    """Resolve a device name: ``auto`` is the first GPU if there is one; under torchrun each rank has its own GPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    absent = name.startswith("cuda") and not torch.cuda.is_available()
-    if absent or not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise UsageError(f"there is no device '{name}' here", code="SPDE-T001", do="--device cpu")
-    if name == "cuda":
-        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-    return name
 
 
 def _open(

@@ -163,7 +163,7 @@ T110 words   forecast RUN --obs obs.csv --accept foreign
 T111 mended  forecast RUN --obs obs.csv --horizon 99
 T113 words   forecast RUN --obs elsewhere.csv
 D112 words   forecast RUN --obs year_2091.csv
-D125 mended  evaluate RUN --obs american_dates.csv
+D125 D153    evaluate RUN --obs american_dates.csv
 D128 words   report RUN --obs two_temperatures.csv -o OUT.html
 D110 words   forecast RUN --obs obs.csv --at someday
 T095 words   forecast RUN --obs obs.csv --max-age 1h

@@ -14,12 +14,13 @@ import pytest
 
 FAST = ["data.history=4", "data.horizon=2", "grid.height=8", "model.hidden=4", "model.encoder_hidden=4",
         "model.head_hidden=8", "model.guide_networks=0",
-        "train.batch=4", "train.epochs=2", "train.max_steps=3", "train.checkpoint_every=2",
+        "train.batch=4", "train.epochs=2", "train.checkpoint_every=2",
         "pde.backend=torch"]  # fmt: skip
 
 
-def words(*line: object) -> list[str]:
-    return [*map(str, line), *(part for pair in FAST for part in ("--set", pair))]
+def words(*line: object, steps: int = 3) -> list[str]:
+    pairs = [*FAST, f"train.max_steps={steps}"]
+    return [*map(str, line), *(part for pair in pairs for part in ("--set", pair))]
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +93,10 @@ def test_a_time_limit_exits_75_and_keeps_what_is_finished(network, tmp_path, sta
 @pytest.mark.timeout(500)  # three processes that import torch and train, on a machine that may be busy
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_benchmark_that_was_stopped_goes_on_to_the_same_numbers(network, tmp_path, number):
-    longer = ["--set", "train.max_steps=12", "--cap", "none", "--models", "persistence,default", "--json"]
+    other = ["--cap", "none", "--models", "persistence,default", "--json"]
 
     def line(out: Path) -> list[str]:
-        return [sys.executable, "-m", "cli", *words("benchmark", network, "-o", out), *longer]
+        return [sys.executable, "-m", "cli", *words("benchmark", network, "-o", out, steps=12), *other]
 
     whole = subprocess.run(line(tmp_path / "whole"), capture_output=True, encoding="utf-8", check=True)
     process = subprocess.Popen(line(tmp_path / "stopped"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

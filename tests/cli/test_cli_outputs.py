@@ -11,7 +11,7 @@ import pytest
 from fields import store
 from fields.synthetic import write_network
 from stationpde.errors import UsageError
-from stationpde.training.session import chosen_device
+from stationpde.training.device import resolve_device
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_a_dry_run_looks_at_every_option(stationpde, observations, tmp_path, opt
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "meta"])
 def test_a_device_that_is_none_is_refused_in_words(name):
     with pytest.raises(UsageError, match="there is no device") as caught:
-        chosen_device(name)
+        resolve_device(name)
     assert caught.value.do == "--device cpu"
 
 

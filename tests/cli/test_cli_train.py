@@ -14,12 +14,13 @@ import pytest
 
 from stationpde.runs.metrics_log import read_metrics
 
-FAST = ["train.max_steps=3", "train.checkpoint_every=2", "train.validate_windows=4", "train.batch=2", "data.history=4",
+FAST = ["train.checkpoint_every=2", "train.validate_windows=4", "train.batch=2", "data.history=4",
         "data.horizon=2"]  # fmt: skip
 
 
-def words(*line: object) -> list[str]:
-    return [*map(str, line), *(part for pair in FAST for part in ("--set", pair))]
+def words(*line: object, steps: int = 3) -> list[str]:
+    pairs = [*FAST, f"train.max_steps={steps}"]
+    return [*map(str, line), *(part for pair in pairs for part in ("--set", pair))]
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +95,8 @@ def test_a_dry_run_answers_and_writes_nothing(network, stationpde, tmp_path, mon
 
 
 def test_each_seed_has_a_run_of_its_own(network, stationpde, tmp_path):
-    line = words("train", network, "--preset", "tiny", "--run", tmp_path / "runs", "--seeds", "0:2", "--json")
-    code, out, _ = stationpde(*line, "--set", "train.max_steps=1")
+    line = words("train", network, "--preset", "tiny", "--run", tmp_path / "runs", "--seeds", "0:2", "--json", steps=1)
+    code, out, _ = stationpde(*line)
     runs = json.loads(out)["runs"]
     assert code == 0 and [Path(run["run"]).name for run in runs] == ["seed-0", "seed-1"]
     assert runs[0]["weights_sha256"] != runs[1]["weights_sha256"]

@@ -1,5 +1,6 @@
 """The page of benchmarks says what the results say, and the results name no machine."""
 
+import argparse
 import json
 import os
 import re
@@ -14,7 +15,7 @@ RESULTS = ROOT / "benchmarks" / "results.json"
 
 sys.path.insert(0, str(ROOT))
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import languages, readme, render, thermo  # noqa: E402
+from benchmarks import languages, readme, render, systems, thermo  # noqa: E402
 
 
 def test_the_page_is_written_from_the_results():
@@ -25,6 +26,15 @@ def test_the_page_is_written_from_the_results():
 def test_the_readme_shows_the_cells_that_are_at_hand():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert readme.results_block(command.CELLS) in text, "python -m benchmarks --render writes the table anew"
+
+
+def test_the_page_of_systems_shows_the_cells_that_are_at_hand(tmp_path):
+    page = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8")
+    assert systems.systems_page(command.CELLS) == page, "python -m benchmarks --render writes the page anew"
+    without = systems.systems_page(tmp_path)
+    named = [system.model for system in systems.SYSTEMS if system.model is not None]
+    assert without.count("not yet computed |") == len(named) == 13
+    assert "| `corrformer` 0.5575 |" in page
 
 
 def test_a_page_without_a_place_for_results_is_told_so():
@@ -58,6 +68,26 @@ def test_a_page_without_other_libraries_says_so():
     page = render.page(results)
     assert "Not measured in this run" in page
     assert "not measured" in page
+
+
+@pytest.mark.parametrize("only", ["thermo", "pde_step"])
+def test_a_part_measured_on_another_machine_names_it_and_the_others_stay(only, monkeypatch):
+    kept = json.loads(RESULTS.read_text(encoding="utf-8"))
+    here = {**kept["machine"], "processor": "another processor"}
+    monkeypatch.setattr("benchmarks.machine.facts", lambda: here)
+    monkeypatch.setattr(f"benchmarks.{only}.measure", lambda quick, **_: {**kept[only], "quick": quick})
+    results = command.measured(argparse.Namespace(only=only, quick=False, languages_python=None))
+    assert results.keys() == kept.keys()
+    named = {name for name in command.PARTS if "processor" in results[name]}
+    assert named == ({only} if only == "thermo" else set(command.PARTS) - {only})
+    assert "another processor" in render.page(results) and kept["machine"]["processor"] in render.page(results)
+
+
+def test_a_page_without_the_fused_step_shows_what_there_is():
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    del results["pde_step"]
+    page = render.page(results)
+    assert "## Training" in page and "## The fused step" not in page
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ COMMANDS = {
     "cli/report.py": [("report",)],
     "fields/atomic.py": [("data", "ingest"), ("data", "synth"), ("field", "lift")],
     "fields/ingest/": [("data", "ingest")],
-    "fields/lift/room.py": [("field", "lift")],
+    "fields/lift/capacity.py": [("field", "lift")],
     "fields/lift/crossval.py": [("field", "cv")],
     "fields/lift/methods.py": [("field", "lift"), ("field", "cv")],
     "fields/lift/record.py": [("field", "lift")],
@@ -64,6 +64,7 @@ COMMANDS = {
     "stationpde/plots/transport.py": [("plot", "transport")],
     "stationpde/report/page.py": [("report",)],
     "stationpde/runs/run_directory.py --checkpoint": [("forecast",), ("evaluate",), ("report",), ("export",)],
+    "stationpde/training/device.py": [("train",)],
     "stationpde/training/session.py": [("train",)],
 }
 

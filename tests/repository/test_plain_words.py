@@ -18,6 +18,13 @@ RIDDLES = {
     "taken", "met", "stuff", "thing", "things",
 }  # fmt: skip
 
+# Names of functions, classes and attributes that say as little; in the rooms, where nothing outside depends on them.
+ROOMS = ("fields", "stationpde", "cli")
+RIDDLES_OF_DEFINITIONS = RIDDLES | {"alone", "together", "look", "silent", "workshop"}
+# Names that checkpoints hold, and a mask of stations that never report.
+NAMES_THAT_STAY = {"stationpde/model/model.py: kept", "stationpde/baselines/correlation.py: own",
+                   "fields/ingest/survey.py: silent"}  # fmt: skip
+
 # First words that open a noun phrase or a riddle. A docstring says what the function does: `Return …`, `Fit …`.
 NO_VERBS = {
     "the", "a", "an", "what", "where", "whether", "how", "who", "which", "all", "every", "each", "one", "two", "no",
@@ -89,6 +96,26 @@ def riddles_in(path: Path) -> list[str]:
     return [f"{path.relative_to(ROOT)}:{line}: {what}" for line, what in sorted(set(listed))]
 
 
+def defined_riddles_in(path: Path) -> list[str]:
+    """List functions, classes and attributes of a file whose whole name is a riddle, a leading underscore aside."""
+    listed = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name = ""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.attr
+        where = path.relative_to(ROOT)
+        if name.strip("_").lower() in RIDDLES_OF_DEFINITIONS and f"{where}: {name}" not in NAMES_THAT_STAY:
+            listed.append(f"{where}:{node.lineno}: `{name}`")
+    return listed
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_definitions_are_named_in_plain_words(package):
+    assert [entry for path in _files(ROOT / package) for entry in defined_riddles_in(path)] == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_and_docstrings_are_plain_words(package):
     listed = [entry for path in _files(ROOT / package) for entry in riddles_in(path)]
@@ -99,6 +126,8 @@ def test_a_riddle_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     (tmp_path / "m.py").write_text('def f(given):\n    """Where a station is silent."""\n    found = given\n')
     assert len(riddles_in(tmp_path / "m.py")) == 3
+    (tmp_path / "n.py").write_text("class Told:\n    def __init__(self):\n        self._kept = _alone()\n")
+    assert len(defined_riddles_in(tmp_path / "n.py")) == 2
 
 
 if __name__ == "__main__":

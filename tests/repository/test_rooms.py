@@ -74,6 +74,7 @@ def test_tests_mirror_the_rooms_and_helpers_lie_in_support():
         for p in (ROOT / "tests" / package).rglob("*.py")
     }
     assert folders - rooms <= set(PACKAGES)
+    assert rooms - folders == set(), "rooms without tests of their own"
     allowed = ("test_", "conftest")
     strays = [p for p in (ROOT / "tests").rglob("*.py") if not p.name.startswith(allowed)]
     strays = [p for p in strays if not p.is_relative_to(ROOT / "tests" / "support")]

@@ -15,7 +15,7 @@ from stationpde.baselines.per_station import NetworkLearner
 from stationpde.config.tree import Config
 from stationpde.data.window_source import WindowSource
 
-OWN = ("timefilter", "multipatchformer", "corrformer", "cdpnet")
+OWN = ("timefilter", "multipatchformer", "corrformer", "cdpnet", "dgformer", "mastergnn", "weathergft")
 PACKAGED = ("itransformer", "timemixer", "timexer", "autoformer", "stemgnn")
 WINDOWS = {"16 to 8": (16, 8), "48 to 24": (48, 24)}
 STEP = 10800
@@ -67,3 +67,14 @@ def made(name: str, window: str = "16 to 8", seed: int = 0, count: int = 7, **sw
     if name == "cdpnet":
         learner.to_last_stage()
     return learner
+
+
+def on_the_equator(*lon: float) -> Stations:
+    """Stations whose distances are those of their longitudes."""
+    count = len(lon)
+    return Stations(tuple(map(str, range(count))), np.zeros(count), np.array(lon), np.arange(count) * 100.0)
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    """The same normal numbers again and again."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

@@ -342,17 +342,17 @@ def test_a_grid_that_memory_cannot_hold_is_refused_with_one_that_it_can(source, 
 
 def test_a_grid_that_takes_long_is_told_with_its_size(tmp_path, caplog):
     from fields.grid import GridSpec
-    from fields.lift.room import require_room
+    from fields.lift.capacity import require_capacity
 
-    assert require_room(tmp_path / "out.zarr", GridSpec(44.0, 46.0, 5.0, 7.0, 1500, 1500), 10, (1, 1, 25))
+    assert require_capacity(tmp_path / "out.zarr", GridSpec(44.0, 46.0, 5.0, 7.0, 1500, 1500), 10, (1, 1, 25))
     assert "2,250,000 cells take about 1.8 GB of memory" in caplog.text
-    assert not require_room(tmp_path / "out.zarr", GridSpec(44.0, 46.0, 5.0, 7.0, 64, 64), 10, (9000, 5, 25))
+    assert not require_capacity(tmp_path / "out.zarr", GridSpec(44.0, 46.0, 5.0, 7.0, 64, 64), 10, (9000, 5, 25))
 
 
 def test_a_disk_that_cannot_hold_the_fields_is_told_before_they_are_computed(tmp_path):
     from fields.grid import GridSpec
-    from fields.lift.room import require_room
+    from fields.lift.capacity import require_capacity
 
     with pytest.raises(ResourceError, match="GB of disk") as caught:
-        require_room(tmp_path / "no" / "out.zarr", GridSpec(44.0, 46.0, 5.0, 7.0, 400, 400), 4, (10**9, 5, 25))
+        require_capacity(tmp_path / "no" / "out.zarr", GridSpec(44.0, 46.0, 5.0, 7.0, 400, 400), 4, (10**9, 5, 25))
     assert caught.value.do.startswith("--height ")

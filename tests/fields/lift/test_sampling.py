@@ -11,7 +11,6 @@ from fields.errors import CorruptStoreError, DataError, UsageError
 from fields.lift.record import lift_to_store
 from fields.lift.sampling import FieldStore, read_points, refuse_existing, write_series
 from fields.places import Places
-from fields.plots.field import draw_field
 from station_records import make_stations
 
 
@@ -155,30 +154,6 @@ def test_moments_are_found_by_their_time(linear):
     for wrong in ("yesterday", "1999-01-01"):
         with pytest.raises(DataError):
             fields.moment(wrong)
-
-
-@pytest.mark.parametrize("variable", ["t", "u", "speed"])
-def test_a_map_is_drawn(linear, variable, tmp_path):
-    from matplotlib.image import imread
-
-    path = draw_field(linear[0], tmp_path / "map.png", variable=variable)
-    picture = imread(path)
-    assert picture.shape[0] > 500 and picture.shape[1] > 500
-    middle = picture[300:-300:7, 300:-300:7, :3]
-    assert middle.std() > 0.05  # colours, arrows and dots, not an empty frame
-
-
-def test_a_map_without_data_is_still_drawn(tmp_path):
-    ds = make_stations(4, 6)
-    for name in ds.data_vars:
-        ds[name][3] = np.nan
-    summary = lift_to_store(store.write_store(ds, tmp_path / "in.zarr"), tmp_path / "out.zarr", height=8)
-    assert draw_field(FieldStore(summary.path), tmp_path / "map.png").stat().st_size > 5000
-
-
-def test_an_unknown_field_is_answered_with_those_there(linear, tmp_path):
-    with pytest.raises(UsageError, match="speed"):
-        draw_field(linear[0], tmp_path / "map.png", variable="snow")
 
 
 def test_files_are_not_replaced_unasked(tmp_path):

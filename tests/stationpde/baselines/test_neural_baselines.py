@@ -64,6 +64,9 @@ PINNED = {
     "multipatchformer": (414308, 0.373337),
     "corrformer": (580997, 0.123796),
     "cdpnet": (8581, 0.472391),
+    "dgformer": (29698, -0.0261955),
+    "mastergnn": (26569, 0.0637049),
+    "weathergft": (51121, 0.0708243),
     "itransformer": (268424, 0.169158),
     "timemixer": (4913, 0.191118),
     "timexer": (205960, -0.168648),
@@ -91,8 +94,11 @@ def test_another_seed_gives_other_weights(name):
     assert not all(torch.equal(one[key], other[key]) for key in one)
 
 
-# TimeFilter's many small steps take fake tensors a quarter of a minute.
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "timefilter" else n for n in EVERY])
+# Many small steps take fake tensors a quarter of a minute and more.
+MANY_STEPS = ("timefilter", "weathergft")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in MANY_STEPS else n for n in EVERY])
 def test_nothing_stays_behind_on_the_processor(name):
     try:
         _ensure_guard()

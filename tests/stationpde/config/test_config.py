@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from fields.lift import LIFT_METHODS
 from stationpde.config.layers import leaves
-from stationpde.config.sections import LiftSection
+from stationpde.config.sections import LiftSection, PDESection
 from stationpde.config.tree import ABLATIONS, PRESETS, VARIANTS, Config
 from stationpde.errors import ConfigError
 
@@ -49,6 +49,14 @@ def test_the_paper_variant_is_the_table_of_open_points():
     assert (model.encoder, model.encoder_hidden, model.hidden, model.head_hidden) == ("plain", 64, 32, 128)
     assert (pde.rule, pde.advection) == ("range", "advection_upwind1")
     assert (loss.kind, loss.observed) == ("l1", 0.2)
+
+
+def test_the_field_variant_is_the_default_without_its_guide_and_with_every_term():
+    field, default = Config.preset(variant="field"), Config.preset()
+    assert not field.is_guided
+    assert set(field.extended_terms) == set(get_args(get_args(PDESection.model_fields["terms"].annotation)[0]))
+    same = default.with_overrides(["model.guide=none", f"train.epochs={field.train.epochs}"])
+    assert [line.partition(":")[0] for line in field.diff(same)] == ["variant", "pde.terms"]
 
 
 def test_the_papers_optimiser_is_a_recipe_of_its_own():

@@ -12,7 +12,7 @@ from small_benchmark import TINY, plan_of
 from small_network import places, small_series, weather
 from stationpde.baselines.registry import Baseline, baselines
 from stationpde.errors import CorruptArtefactError, UsageError
-from stationpde.evaluation.ablations import Ablation, ablation_models
+from stationpde.evaluation.ablations import Ablation, ablation_models, parts_of
 from stationpde.evaluation.benchmark import run_benchmark
 from stationpde.evaluation.cells import read_cell
 from stationpde.evaluation.contestants import contestant
@@ -259,6 +259,13 @@ def test_an_ablation_says_what_a_part_is_worth(tmp_path):
     assert "without the PDE branch" in found.markdown() and ", with" not in found.markdown()
     assert "24 h, with `model.guide=none`\n" in replace(found, overrides=("model.guide=none",)).markdown()
     assert not contestant("default-no_pde").config(plan.tasks()[1]).model.pde_branch
+
+
+def test_an_ablation_takes_away_what_the_variant_has():
+    assert "no_guide" in parts_of("default") and "no_last_day" not in parts_of("default")
+    assert set(parts_of("default")) - set(parts_of("field")) == {"no_guide"}
+    assert "no_guide" not in parts_of("paper") and "no_closure" in parts_of("paper")
+    assert ablation_models(variant="field")[:2] == ("field", f"field-{parts_of('field')[0]}")
 
 
 def test_a_peers_settings_do_not_change_with_the_models_own_recipe():

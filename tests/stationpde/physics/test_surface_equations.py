@@ -11,6 +11,7 @@ from small_network import small_config
 from stationpde.model import pde_branch
 from stationpde.model.closure import CLOSURE_SCALES
 from stationpde.model.pde_branch import PDEBranch, system_of
+from stationpde.model.scaling import Scaling
 from stationpde.physics import equations
 from stationpde.physics.equations import STATE
 
@@ -40,7 +41,7 @@ def air(batch=1, seed=0, wind=5.0):
 def run(branch, state, base=None):
     conditions = torch.zeros(state.shape[0], 4, NY, NX, dtype=state.dtype)
     base = base if base is not None or not branch.bases else torch.zeros_like(state)
-    return branch(state, base, conditions, torch.nn.Identity())
+    return branch(state, base, conditions, Scaling.none())
 
 
 def parts(system, name):

@@ -10,7 +10,7 @@ from pathlib import Path
 from fields.errors import ResourceError
 from fields.grid import GridSpec
 
-__all__ = ["require_room"]
+__all__ = ["require_capacity"]
 
 logger = logging.getLogger(__name__)
 
@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 _BYTES_OF_NEIGHBOUR = 80
 # Bytes of a value and of its share of weight; packed, fields take at best so much of them.
 _BYTES_OF_VALUE, _PACKED = 8, 0.1
-# From here on a user is told how much it will be.
+# From here on the user is warned.
 _LARGE = 1 << 30
 
 
-def require_room(target: Path, grid: GridSpec, k: int, counts: tuple[int, int, int]) -> bool:
-    """Refuse a grid that memory or disk cannot hold, with the largest that they can; tell of one that takes long.
+def require_capacity(target: Path, grid: GridSpec, k: int, counts: tuple[int, int, int]) -> bool:
+    """Refuse a grid that memory or disk cannot hold, with the largest that they can; warn of one that takes long.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def require_room(target: Path, grid: GridSpec, k: int, counts: tuple[int, int, i
 
     Returns
     -------
-    Whether it takes so much that a user was told
+    Whether it takes so much that the user was warned
     """
     import psutil
 
@@ -41,14 +41,14 @@ def require_room(target: Path, grid: GridSpec, k: int, counts: tuple[int, int, i
     memory = grid.size * min(k, stations) * _BYTES_OF_NEIGHBOUR
     disk = int(grid.size * moments * variables * _BYTES_OF_VALUE * _PACKED)
     folder = next(place for place in (target.resolve().parent, *target.resolve().parents) if place.is_dir())
-    for what, need, there in (
+    for resource, needed, free in (
         ("memory", memory, int(psutil.virtual_memory().available)),
         ("disk", disk, shutil.disk_usage(folder).free),
     ):
-        if need > there:
-            fitting = max(4, int(grid.height * math.sqrt(0.5 * there / need)))
+        if needed > free:
+            fitting = max(4, int(grid.height * math.sqrt(0.5 * free / needed)))
             raise ResourceError(
-                f"{grid.size:,} cells need about {need / 1e9:,.1f} GB of {what}; {there / 1e9:,.1f} GB are free",
+                f"{grid.size:,} cells need about {needed / 1e9:,.1f} GB of {resource}; {free / 1e9:,.1f} GB are free",
                 where=f"{grid.height:,} rows, {grid.width:,} columns, {moments:,} times", code="SPDE-D067",
                 do=f"--height {fitting}",
             )  # fmt: skip
