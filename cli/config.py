@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli._console import console
 from cli._options import Ablate, ConfigFile, Force, Overrides, Preset, Recipe, Variant
 from cli._settings import configuration
+
+if TYPE_CHECKING:
+    from stationpde.config import Config
 
 __all__ = ["app"]
 
@@ -71,11 +74,29 @@ def validate(
     """
     base = configuration(preset, variant)
     settings = configuration(preset, variant, config=path)
+    _require_equations(settings)
     changes = base.diff(settings)
     console.text(f"{path}: ok, {len(changes)} keys differ from preset {preset}")
     for line in changes:
         console.text(f"  {line}")
     console.result({"file": str(path), "hash": settings.hash(), "changes": changes})
+
+
+def _require_equations(settings: Config) -> None:
+    """Refuse operators to take out that the equations do not have; a grid of any place shows it."""
+    import torch
+
+    from pde_ops import Grid2D, PdeOpsError
+    from stationpde.errors import ConfigError
+    from stationpde.model import system_of
+
+    grid = Grid2D.from_latlon(torch.linspace(45.0, 46.0, 4), torch.linspace(5.0, 6.0, 4), boundary="zero_gradient")
+    try:
+        system_of(settings, grid)
+    except PdeOpsError as problem:
+        raise ConfigError(
+            f"pde.without: {problem}", code="SPDE-C001", do="stationpde ops show surface   lists them"
+        ) from None
 
 
 @app.command()

@@ -218,6 +218,8 @@ def info(
     card = data_card(stores.open_store(store, masked=False), path=store)
     for line in card.lines():
         console.text(line)
+    if stores.kind_of(store) == "stations":
+        _warn_of_impossible(store)
     drawn = None
     if plot is not None:
         from fields.plots import draw_network
@@ -225,6 +227,17 @@ def info(
         drawn = draw_network(stores.open_store(store), plot, variable=variable, dem=dem)
         console.text(f"picture: {drawn}")
     console.result({"store": str(store), **card.to_dict(), "plot": str(drawn) if drawn else None})
+
+
+def _warn_of_impossible(store: Path) -> None:
+    """Tell of a variable that cannot be in the unit of a store: its numbers on the card mean nothing."""
+    from fields import store as stores
+    from fields.errors import DataError
+
+    try:
+        stores.require_plausible(stores.open_store(store, verify="none"), "", do=stores.ways_out(store))
+    except DataError as problem:
+        console.note(f"warning: {problem.message}; {problem.do}")
 
 
 def _field_info(store: Path, plot: Path | None) -> None:

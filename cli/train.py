@@ -89,6 +89,10 @@ def train(
     )  # fmt: skip
     chosen = None if seeds is None else seeds_of(seeds)
     if dry_run:
+        if init is not None:
+            from stationpde.runs import load_run
+
+            load_run(init, backend="torch")  # what is wrong with it is said now
         _show_dry_run(job, device)
         return
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:

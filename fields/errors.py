@@ -7,9 +7,11 @@ known, ``do``: the command to type.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from numbers import Integral, Real
+from typing import Literal, TypeGuard
 
 __all__ = [
     "CorruptStoreError",
@@ -21,6 +23,8 @@ __all__ = [
     "ResourceError",
     "UsageError",
     "counted",
+    "is_finite_number",
+    "is_whole",
     "locate",
     "printable",
 ]
@@ -45,6 +49,18 @@ def printable(text: object) -> str:
 def counted(number: int, noun: str) -> str:
     """Write ``1 station``, ``2,160 stations``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def is_whole(value: object, least: int | None = None) -> bool:
+    """Return whether a value is a whole number (no bool, no float), of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return False
+    return least is None or int(value) >= least
+
+
+def is_finite_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a real number (no bool, no text) that is finite."""
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 def locate(*parts: object, stations: Iterable[object] | None = None, out_of: int | None = None) -> str:

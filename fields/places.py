@@ -49,7 +49,13 @@ class Places:
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", tuple(str(name) for name in self.id))
         for name in ("lat", "lon", "alt"):
-            values = np.ascontiguousarray(getattr(self, name), np.float64)
+            try:
+                values = np.ascontiguousarray(getattr(self, name), np.float64)
+            except (TypeError, ValueError):
+                raise UsageError(
+                    f"`{name}` of places is a number for each, not {str(getattr(self, name))[:60]}", code="SPDE-D150",
+                    do="degrees and metres as numbers; NaN where unknown",
+                ) from None  # fmt: skip
             object.__setattr__(self, name, values)
             if values.shape != (len(self.id),):
                 raise UsageError(

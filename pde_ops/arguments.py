@@ -46,6 +46,11 @@ def expanded_closure(name: str, tensor: Any, shape: tuple[int, ...], state: Tens
         )
     if tensor.is_complex():
         raise ShapeError(f"closure '{name}' is {tensor.dtype}, not of real numbers", do="pass its real part")
+    if tensor.dtype != state.dtype:
+        # Each backend would round at another place: torch gives float64, a fused kernel float32.
+        raise ShapeError(
+            f"closure '{name}' is {tensor.dtype} but the state is {state.dtype}", do="move it with .to(state)"
+        )
     values: Tensor = tensor.resolve_neg()
     if values.shape == shape:
         return values

@@ -65,8 +65,8 @@ def check_places(lat: ArrayLike, lon: ArrayLike, what: str = "stations") -> None
     Raises
     ------
     DataError
-        If there is no place, if one is not a finite number, if one lies beyond 85 degrees of latitude, or if they
-        span more than half the globe.
+        If there is no place, if one is not a finite number or beyond 360 degrees of longitude, if one lies beyond 85
+        degrees of latitude, or if they span more than half the globe.
     """
     lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
     if lat.size == 0:
@@ -74,6 +74,9 @@ def check_places(lat: ArrayLike, lon: ArrayLike, what: str = "stations") -> None
     if not (np.isfinite(lat).all() and np.isfinite(lon).all()):
         lost = int((~(np.isfinite(lat) & np.isfinite(lon))).sum())
         raise DataError(f"{lost} of {lat.size} {what} have no position", code="SPDE-D071", do="drop or place them")
+    if (np.abs(lon) > 360.0).any():
+        raise DataError(f"{what} reach {float(lon[np.abs(lon).argmax()]):g} degrees of longitude", code="SPDE-D071",
+                        do="correct their longitudes: -180 to 180, or 0 to 360")  # fmt: skip
     farthest = float(np.abs(lat).max())
     if farthest > LARGEST_LATITUDE:
         raise DataError(

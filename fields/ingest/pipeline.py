@@ -25,6 +25,7 @@ from fields.errors import (
     ResourceError,
     UsageError,
     counted,
+    is_finite_number,
     locate,
     printable,
 )
@@ -47,6 +48,7 @@ from fields.readers import (
     reader,
 )
 from fields.times import to_datetime64
+from fields.variables import COORDINATES, VARIABLES
 
 __all__ = ["ACCEPTABLE", "IngestOptions", "IngestResult", "ingest", "ingest_files"]
 
@@ -91,10 +93,21 @@ class IngestOptions:
     places: Places | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name in ("trust", "accept"):
+            if isinstance(getattr(self, name), str):  # one name is not the list of its letters
+                object.__setattr__(self, name, (getattr(self, name),))
         unknown = sorted(set(self.accept) - set(ACCEPTABLE))
         if unknown:
             raise UsageError(f"there is nothing called '{printable(unknown[0])[:40]}' to accept", code="SPDE-D001",
                              do=f"--accept {', '.join(ACCEPTABLE)}")  # fmt: skip
+        known = (*VARIABLES, *COORDINATES)
+        unknown = sorted(str(name) for name in set(self.trust) - set(known))
+        if unknown:
+            raise UsageError(f"there is no variable called '{printable(unknown[0])[:40]}' to vouch for",
+                             code="SPDE-D001", do=f"--trust takes one of {', '.join(known)}")  # fmt: skip
+        for name, share in (("--max-missing", self.max_missing), ("--train-fraction", self.training)):
+            if share is not None and not (is_finite_number(share) and 0.0 <= share <= 1.0):
+                raise UsageError(f"{name} is a share from 0 to 1, not {share!r}", code="SPDE-D001", do=f"{name} 0.6")
 
     def typed(self) -> tuple[tuple[str, str], ...]:
         """Write the options as typed on a command line."""

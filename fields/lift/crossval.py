@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fields.checks import are_at_one_place, twin_stations
-from fields.errors import DataError
+from fields.errors import DataError, UsageError, is_finite_number, is_whole
 from fields.grid import LocalMetric
 from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
 from fields.lift.profiles import PRIORS
@@ -150,6 +150,12 @@ def cross_validate(
     watcher : informed of the progress
     """
     settings = settings or LiftSettings()
+    if not is_whole(moments) or moments < 1:
+        raise UsageError(f"a number of moments is a whole one from 1, not {moments!r}", code="SPDE-D078",
+                         do="--moments 700")  # fmt: skip
+    if block_km is not None and not (is_finite_number(block_km) and block_km >= 0.0):
+        raise UsageError(f"a distance is a finite number of km from 0, not {block_km!r}", code="SPDE-D078",
+                         do="--block-km 100")  # fmt: skip
     has_altitude = np.isfinite(ds["alt"].values)
     if not has_altitude.all():
         logger.warning("%d stations without altitude are left out", int((~has_altitude).sum()))

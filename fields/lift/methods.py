@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fields.errors import DataError, UsageError
+from fields.errors import DataError, UsageError, is_finite_number, is_whole
 from fields.grid import LocalMetric, check_places
 from fields.lift.detrend import Means, detrended_means
 from fields.lift.neighbors import nearest, usable_neighbours
@@ -36,6 +36,8 @@ __all__ = ["LIFT_METHODS", "PAPER_W_ALT", "LiftMethod", "LiftSettings", "Station
 PAPER_W_ALT = "5 km/m"
 # Moments that are lifted at once: intermediate arrays of so many stay in the processor's cache.
 _ROWS = 128
+# Metres; the sea floor that relief models hold, and room above the highest summit.
+_ALTITUDES = (-11_500.0, 10_000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def altitude_weight(text: str | float) -> float:
     UsageError
         If the text has no unit, or one that is not a length over a length.
     """
-    if not isinstance(text, str):
+    if is_finite_number(text) and float(text) >= 0.0:
         return float(text)
     import pint
 
@@ -87,8 +89,9 @@ def altitude_weight(text: str | float) -> float:
         code="SPDE-D076",
         do=f"write it as '{PAPER_W_ALT}' (the paper's 5, distance in km and altitude in m) or as '5 m/m'",
     )
-    parts = re.fullmatch(r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*([a-zA-Z]+)\s*/\s*([a-zA-Z]+)\s*", text)
-    if parts is None:
+    form = r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*([a-zA-Z]+)\s*/\s*([a-zA-Z]+)\s*"
+    parts = isinstance(text, str) and re.fullmatch(form, text)
+    if not parts:
         raise wrong
     try:
         over, under = (float(registry.Quantity(1.0, unit).to("m").magnitude) for unit in parts.groups()[1:])
@@ -117,10 +120,18 @@ class LiftSettings:
     w_alt: float = 5000.0
 
     def __post_init__(self) -> None:
+        numbers = (self.power, self.epsilon_m, self.w_alt)
+        if not is_whole(self.k) or not all(is_finite_number(number) for number in numbers):
+            raise UsageError(
+                f"k is a whole number, power, ε and w_alt are finite numbers; got {self.k!r}, {self.power!r}, "
+                f"{self.epsilon_m!r}, {self.w_alt!r}",
+                code="SPDE-D078",
+                do="a weight with units is converted by fields.lift.altitude_weight('5 km/m')",
+            )
         if self.method not in LIFT_METHODS:
             from difflib import get_close_matches
 
-            near = get_close_matches(self.method, LIFT_METHODS, n=1)
+            near = get_close_matches(str(self.method), LIFT_METHODS, n=1)
             raise UsageError(
                 f"no lift method '{self.method}'; known: {', '.join(LIFT_METHODS)}",
                 code="SPDE-D077",
@@ -131,6 +142,7 @@ class LiftSettings:
                 f"a lift needs k >= 1, power > 0, ε > 0 and w_alt >= 0; got {self.k}, {self.power}, "
                 f"{self.epsilon_m}, {self.w_alt}",
                 code="SPDE-D078",
+                do="LiftSettings(k=10, power=1.0, epsilon_m=1.0, w_alt=5000.0)",
             )
 
 
@@ -176,6 +188,9 @@ class StationLift:
         lat, lon, alt = coordinates_of(stations)
         target_lat, target_lon, target_alt = coordinates_of(targets)
         check_places(lat, lon)
+        _require_on_earth(target_lat, target_lon, "targets")
+        for altitude, what in ((alt, "stations"), (target_alt, "targets")):
+            _require_altitude(altitude, what)
         if (method.uses_altitude or method.detrends) and not np.isfinite(alt).all():
             lost = int((~np.isfinite(alt)).sum())
             raise DataError(
@@ -220,7 +235,11 @@ class StationLift:
         return StationLift(self.settings, part, self.stations, positions, self.altitude_range)
 
     def __call__(self, values: Mapping[str, NDArray[Any]], *, station_pressure: bool = True) -> Means:
-        """Lift variables ``[..., station]`` (SI, NaN = missing) to ``[..., target]`` with their coverage."""
+        """Lift variables ``[..., station]`` (SI) to ``[..., target]`` with their coverage.
+
+        NaN and infinite values are missing.
+        """
+        values = {name: _without_infinite(array) for name, array in values.items()}
         if not LIFT_METHODS[self.settings.method].detrends:
             lifted = {name: self.weights.apply(array) for name, array in values.items()}
             return Means({k: pair[0] for k, pair in lifted.items()}, {k: pair[1] for k, pair in lifted.items()}, {})
@@ -239,6 +258,28 @@ class StationLift:
                 for piece in pieces
             ]
         )
+
+
+def _require_on_earth(lat: NDArray[np.float64], lon: NDArray[np.float64], what: str) -> None:
+    odd = (np.abs(lat) > 90.0) | (np.abs(lon) > 360.0)
+    if odd.any():
+        first = int(odd.argmax())
+        raise DataError(f"{what} are beyond the globe: {lat[first]:g}, {lon[first]:g}", code="SPDE-D071",
+                        do="correct latitude and longitude, in degrees")  # fmt: skip
+
+
+def _require_altitude(alt: NDArray[np.float64], what: str) -> None:
+    low, high = _ALTITUDES
+    odd = (alt < low) | (alt > high)
+    if odd.any():
+        raise DataError(f"{what} have an altitude of {alt[odd][0]:g} m, possible are {low:,.0f} to {high:,.0f}",
+                        code="SPDE-D092", do="correct it, or write NaN where it is unknown")  # fmt: skip
+
+
+def _without_infinite(array: NDArray[Any]) -> NDArray[Any]:
+    """Return values with NaN for infinite ones: in the fit of a profile a single one would spoil every target."""
+    infinite = np.isinf(array)
+    return np.where(infinite, np.array(np.nan, array.dtype), array) if infinite.any() else array
 
 
 def _within_reach(here: NDArray[np.float64], there: NDArray[np.float64], weights: SparseWeights) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fields.errors import ProblemReport, printable
+from fields.errors import ProblemReport, UsageError, is_whole, printable
 from fields.readers.axis import Axis
 from fields.readers.safety import DEFAULT_MAX_BYTES
 from fields.times import format_span
@@ -88,6 +88,12 @@ class ReadOptions:
     def narrowed(self) -> tuple[object, ...]:
         """Options that choose and complete stations, for what a store is recognised by; empty where none is set."""
         return () if (self.bbox, self.only, self.dem) == (None, (), None) else (self.bbox, self.only, self.dem)
+
+    def __post_init__(self) -> None:
+        for name, value in (("step", self.step), ("every", self.every)):
+            if value is not None and not is_whole(value, 1):
+                do = "--step 1h" if name == "step" else "--every 2"
+                raise UsageError(f"--{name} must be larger than 0, not {value!r}", code="SPDE-D001", do=do)
 
     @property
     def pressure_kind(self) -> PressureKind | None:

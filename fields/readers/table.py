@@ -220,6 +220,9 @@ def _columns(member: Member, column_map: ColumnMap) -> list[str]:
 
 def open_table(path: Path, options: ReadOptions, work: Workspace) -> Source:
     """Open tables as a source."""
+    if options.start is not None:
+        raise UsageError("--start would not count: it is for arrays without times, and a table has a time in each row",
+                         code="SPDE-D001", do="leave out --start")  # fmt: skip
     chosen = without_absent_columns(choose_map(path, options), path)
     _refuse_unused_list(chosen, path, options)
     if options.pressure_kind == PressureKind.SEA_LEVEL and "p" in chosen.variables:

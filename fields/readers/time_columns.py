@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,10 @@ class TimeColumns:
             where, do = readings, f'{do}: format = "unix" or "%Y%m%d%H"'
         elif _NUMBER.fullmatch(text):
             do += ': format = "unix" (seconds since 1970), "unix-ms" or "excel" (days of a spreadsheet)'
+        # The texts of several columns are joined by a blank, and so are their names.
+        headings = {" ".join(names).casefold() for names in product(*form.columns)}
+        if text.strip().casefold() in headings:
+            do = f"remove the repeated heading in {place} from the file, and type the same command again"
         what = f"{self.label} {place}: '{printable(text)[:40]}' is not a time"
         return DataError(what, code="SPDE-D010", where=where, do=do)
 

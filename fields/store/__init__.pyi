@@ -17,3 +17,5 @@ from .card import data_card as data_card
 from .manifest import MANIFEST as MANIFEST
 from .staging import BlockWriter as BlockWriter
 from .staging import Region as Region
+from .stations import require_plausible as require_plausible
+from .stations import ways_out as ways_out

@@ -26,6 +26,7 @@ from fields.store import staging
 from fields.store.layout import Layout, choose_layout
 from fields.store.manifest import MANIFEST, SCHEMA_VERSION, Manifest
 from fields.store.staging import StagedStore
+from fields.store.stations import require_plausible, require_stations, ways_out
 from fields.times import to_seconds, with_utc_times
 
 __all__ = [
@@ -114,12 +115,27 @@ def create(
 
 
 def write_store(ds: xr.Dataset, path: str | os.PathLike[str], *, force: bool = False, kind: str = "stations") -> Path:
-    """Write a whole dataset, block after block along time, and publish it."""
+    """Write a whole dataset, block after block along time, and publish it.
+
+    Raises
+    ------
+    UsageError
+        If there is nothing along time, or stations without places.
+    DataError
+        If units, order of times or ids are not those of a store, or most values are impossible in the unit of a store.
+    """
     if not isinstance(ds, xr.Dataset) or not any("time" in var.dims for var in ds.data_vars.values()):
         raise UsageError(
             "a store is written from a dataset with variables along time", do="give an xarray.Dataset with `time`"
         )
     ds = with_utc_times(ds)
+    if kind != "forecast":  # what a forecast may hold is decided where it is made
+        from fields.store.arrays import mask_flagged
+
+        label = printable(ds.attrs.get("source", ""))
+        advice = "bring the dataset to SI as docs/stations.md has it, and write it again"
+        require_stations(ds, label, do=advice, kind=kind)
+        require_plausible(mask_flagged(ds), label, do=advice)
     with create(path, ds, force=force, kind=kind) as staged:
         for region in staged.blocks():
             block = ds[list(staged.layouts)].isel(region)
@@ -209,8 +225,10 @@ def open_stations(path: str | os.PathLike[str], *, masked: bool = True) -> xr.Da
     Raises
     ------
     DataError
-        If the store holds fields or a forecast, whose values nobody observed.
+        If the store holds fields or a forecast, whose values nobody observed, or what ingest does not write.
     """
+    from fields.store.arrays import mask_flagged
+
     kind = kind_of(path)
     if kind == "forecast":
         raise DataError(f"{path} holds a forecast, and observations are needed", code="SPDE-D070",
@@ -219,31 +237,9 @@ def open_stations(path: str | os.PathLike[str], *, masked: bool = True) -> xr.Da
         raise DataError(f"{path} holds fields, and stations are needed", code="SPDE-D070",
                         do="name the store of stations from which they were lifted")  # fmt: skip
     ds = open_store(path, masked=masked)
-    _require_stations(ds, str(path))
+    require_stations(ds, str(path), do=ways_out(path))
+    require_plausible(ds if masked else mask_flagged(ds), str(path), do=ways_out(path))
     return ds
-
-
-def _require_stations(ds: xr.Dataset, label: str) -> None:
-    """Refuse what a program wrote into a store that is not as ingest writes it: units, order of times, ids.
-
-    ``validate`` finds more; this is what would be computed with in silence.
-    """
-    from fields.variables import VARIABLES, cf_attributes
-
-    validate = f"stationpde data validate {shlex.quote(label)}   lists what is wrong; then write the store again"
-    for name in ds.data_vars:
-        if name not in VARIABLES:
-            continue
-        declared, expected = ds[name].attrs.get("units"), cf_attributes(str(name))["units"]
-        if declared is not None and declared not in (expected, VARIABLES[str(name)].unit):
-            raise DataError(f"`{name}` is in [{printable(declared)}], a store holds [{expected}]",
-                            code="SPDE-D032", where=label, do=validate)  # fmt: skip
-    if "time" in ds.coords and (np.diff(to_seconds(ds["time"].values)) <= 0).any():
-        raise DataError("times are not in order, or not each once", code="SPDE-D035", where=label, do=validate)
-    ids = [] if "station" not in ds.coords else list(map(str, ds["station"].values))
-    if len(set(ids)) < len(ids):
-        twice = next(name for name in ids if ids.count(name) > 1)
-        raise DataError(f"station {printable(twice)} is there twice", code="SPDE-D033", where=label, do=validate)
 
 
 def _check_codecs(store: Path, manifest: Manifest) -> None:

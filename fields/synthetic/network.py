@@ -18,6 +18,7 @@ import xarray as xr
 
 from fields.constants import Omega, earth_radius
 from fields.derive import relative_humidity, station_pressure
+from fields.errors import UsageError, is_whole
 from fields.synthetic.relief import Site, choose_sites, make_relief
 from fields.times import DAY
 from fields.variables import PressureKind, cf_attributes
@@ -29,6 +30,7 @@ Array = np.ndarray[Any, Any]
 _HOUR = 3600.0
 _DENSITY = 1.22  # kg/m**3, of air near the ground
 _WAVES = 7
+_MOST_STATIONS, _MOST_DAYS = 100_000, 100_000
 # Errors of good sensors, and the resolution in which stations report, in SI.
 _NOISE = {"u": 0.35, "v": 0.35, "p": 12.0, "t": 0.15, "rh": 0.012}
 _ROUND = {"u": 0.1, "v": 0.1, "p": 10.0, "t": 0.1, "rh": 0.01}
@@ -87,6 +89,12 @@ def make_network(
     start : first hour, UTC
     faults : add gaps, one station that stops reporting and one whose thermometer drifts (named in the attributes)
     """
+    if not (is_whole(stations, 1) and is_whole(days, 1)) or stations > _MOST_STATIONS or days > _MOST_DAYS:
+        raise UsageError(
+            f"a network has 1 to {_MOST_STATIONS:,} stations and 1 to {_MOST_DAYS:,} days, not {stations!r} and "
+            f"{days!r}",
+            code="SPDE-D150", do="make_network(stations=64, days=90)",
+        )  # fmt: skip
     rng = np.random.default_rng(seed)
     sites = choose_sites(make_relief(), stations, rng)
     times = np.datetime64(start, "ns") + np.arange(days * 24) * np.timedelta64(1, "h")

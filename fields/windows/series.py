@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from fields import derive
-from fields.errors import DataError, ProblemReport, UsageError, counted, locate
+from fields.errors import DataError, ProblemReport, UsageError, counted, is_whole, locate
 from fields.ingest import substitutes_of
 from fields.places import Places
 from fields.times import most_common_step, require_era, utc_seconds
@@ -67,8 +67,8 @@ class StationSeries:
                 f"{shape[2]} variables",
                 code="SPDE-D150",
             )
-        if self.step_seconds <= 0:
-            raise UsageError(f"a step must be longer than 0 s, not {self.step_seconds} s", code="SPDE-D150")
+        if not is_whole(self.step_seconds, 1):
+            raise UsageError(f"a step is a whole number of seconds from 1, not {self.step_seconds!r}", code="SPDE-D150")
         require_era(self.time)
         gaps = np.diff(self.time)
         if np.any(gaps <= 0) or np.any(gaps % self.step_seconds):
@@ -170,6 +170,9 @@ class StationSeries:
             If a variable is missing everywhere, there is no station or no time, or the data are coarser than ``step``.
         """
         label = str(ds.attrs.get("source", ""))
+        if step is not None and not is_whole(step, 1):
+            raise UsageError(f"a step is a whole number of seconds from 1, not {step!r}", code="SPDE-D150",
+                             do="fields.times.parse_span('3h') gives 10800")  # fmt: skip
         if ds.sizes.get("station", 0) == 0 or ds.sizes.get("time", 0) == 0:
             raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
         ds = with_state_variables(ds, substitutes_of(missing or {}))

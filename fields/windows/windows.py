@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fields.errors import DataError, UsageError
+from fields.errors import DataError, UsageError, is_whole
 from fields.times import DAY
 from fields.windows.series import StationSeries
 
@@ -38,6 +38,11 @@ class WindowSpec:
     stride: int = 1
 
     def __post_init__(self) -> None:
+        if not all(is_whole(number) for number in (self.history, self.horizon, self.stride)):
+            raise UsageError(
+                f"a window is counted in whole steps, not history {self.history!r}, horizon {self.horizon!r}, stride "
+                f"{self.stride!r}", code="SPDE-D152", do="WindowSpec(history=16, horizon=8)",
+            )  # fmt: skip
         if self.history < 1 or self.horizon < 0 or self.stride < 1:
             raise UsageError(
                 f"history {self.history}, horizon {self.horizon} and stride {self.stride} give no window",

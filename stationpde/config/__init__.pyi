@@ -1,3 +1,6 @@
+from .layers import leaves as leaves
+from .layers import read_toml as read_toml
+from .layers import without_none as without_none
 from .page import configuration_page as configuration_page
 from .sections import DataSection as DataSection
 from .sections import LossSection as LossSection

@@ -120,6 +120,17 @@ class LiftSection(Section):
     w_alt: str = "5 km/m"
     """Weight of altitude in the distance of ``terrain_idw``, a length over a length."""
 
+    @field_validator("w_alt")
+    @classmethod
+    def _is_weight(cls, text: str) -> str:
+        from fields.lift import altitude_weight
+
+        try:
+            altitude_weight(text)
+        except UsageError as problem:
+            raise ValueError(str(problem)) from None
+        return text
+
 
 # What networks and readout see beyond the printed model, in the order in which a configuration lists it.
 Input = Literal["sun", "slope", "encoder", "surroundings", "station", "departure"]

@@ -172,7 +172,11 @@ class Config(Section):
     def with_overrides(self, pairs: Iterable[str]) -> Config:
         """Return the configuration with changes ``section.key=value``; values are TOML, bare words are text."""
         tree = self.tree()
-        for pair in pairs:
+        listed = (pairs,) if isinstance(pairs, str) or not isinstance(pairs, Iterable) else pairs
+        for pair in listed:
+            if not isinstance(pair, str):
+                raise ConfigError(f"{pair!r} is no text of the form key=value", code="SPDE-C002",
+                                  do="write it as train.epochs=3")  # fmt: skip
             key, equals, text = pair.partition("=")
             if not equals or not key.strip():
                 raise ConfigError(

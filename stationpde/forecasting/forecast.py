@@ -170,6 +170,9 @@ def start_of(runs: Sequence[LoadedRun], observations: Observations, request: For
     stations = merge_stations(trained, window.stations, places)
     models = [run.model.at(with_altitudes(run.model, stations), reporters) for run in runs]
     horizon = trained_horizon if request.horizon is None else request.horizon
+    lengths = sorted({run.model.config.data.horizon for run in runs})
+    if request.horizon is None and len(lengths) > 1:
+        gates.warn(f"the runs were trained for {', '.join(map(str, lengths))} steps ahead: the forecast has {horizon}")
     return ForecastStart(window, models, reporters, horizon, gates)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import nn
 
-from pde_ops.backends.fused.cache import cache_directory
+from pde_ops.backends.fused.cache import private_folder
 from stationpde.model.network_kernel import is_compiled_here
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def compile_networks(model: StationPDEModel, backend: str = "inductor") -> None:
     The first batch of each kind (training, validation, a last smaller one) takes seconds to tens of seconds longer;
     less when the same networks were compiled before, by any run.
     """
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_directory() / "inductor"))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(private_folder("inductor", owners_alone=True)))
     networks = networks_of(model)
     for name in COMPILED:
         if name in networks:

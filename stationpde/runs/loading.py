@@ -74,6 +74,7 @@ def load_run(
     _refuse_foreign(directory)
     record = directory.record()
     config = _config_of(directory, backend)
+    directory.warn_of_edited_config()
     folder = directory.checkpoint(checkpoint)
     tensors = load_weights(folder)
     model = _model_of(config, tensors, folder).to(_device(device)).eval()

@@ -113,6 +113,23 @@ class RunDirectory:
                 )  # fmt: skip
         return config
 
+    def warn_of_edited_config(self) -> None:
+        """Tell of a ``config.toml`` that differs from the record, which alone counts."""
+        from stationpde.config import leaves, read_toml, without_none
+
+        recorded = dict(leaves(without_none(self.record()["config"])))
+        try:
+            written = dict(leaves(read_toml(self.config)))
+        except ConfigError as problem:
+            log.warning("%s: %s; run.json has the configuration and is used", self.config, problem.message)
+            return
+        keys = sorted(key for key in {*recorded, *written} if recorded.get(key) != written.get(key))
+        if keys:
+            log.warning(
+                "%s was edited (%s) and does not count: the run has the configuration of run.json; "
+                "train in another directory with the edited file as -c", self.config, ", ".join(keys[:5]),
+            )  # fmt: skip
+
     def require_same(self, config: Config, data_fingerprint: str, do: str) -> None:
         """Refuse to resume with another configuration or other data.
 
@@ -123,6 +140,7 @@ class RunDirectory:
         CorruptArtefactError
             If the data changed.
         """
+        self.warn_of_edited_config()
         record = self.record()
         changed = [line for line in self.stored_config().diff(config) if line.partition(":")[0] not in FREE_KEYS]
         if changed:

@@ -285,3 +285,17 @@ def test_an_axis_that_is_mostly_empty_exits_3_and_may_be_accepted(tmp_path):
     assert refused.exit_code == 3 and "--accept sparse-axis" in refused.stderr
     assert run(*line, "--accept", "all").exit_code == 2
     assert run(*line, "--accept", "sparse-axis").exit_code == 0
+
+
+def test_info_warns_of_numbers_that_cannot_be_in_the_unit_of_a_store(tmp_path, folder):
+    ds = store.open_store(folder / "o.zarr").load()
+    ds = ds[["t"]].assign(t=(ds["t"] - 273.15).assign_attrs(ds["t"].attrs))
+    with store.create(tmp_path / "c.zarr", ds) as staged:
+        for region in staged.blocks():
+            staged.write(ds[["t"]].isel(region).drop_vars(["time", "station", "lat", "lon", "alt"]), region)
+    shown = run("data", "info", tmp_path / "c.zarr")
+    assert shown.exit_code == 0 and "warning: `t` cannot be in [K]" in " ".join(shown.stderr.split())
+    for command in (["lift", tmp_path / "c.zarr", tmp_path / "f.zarr"], ["cv", tmp_path / "c.zarr"]):
+        refused = run("field", *command)
+        assert refused.exit_code == 3 and "SPDE-D012" in refused.stderr
+    assert "cannot be" not in run("data", "info", folder / "o.zarr").stderr

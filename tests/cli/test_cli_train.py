@@ -118,6 +118,7 @@ def test_each_seed_has_a_run_of_its_own(network, stationpde, tmp_path):
         ("train demo --preset tiny --device cuda:7", 2, "no device"),
         ("config validate missing.toml", 4, "no file"),
         ("config validate .", 4, "is a directory"),
+        ("train demo --preset tiny --dry-run --init nowhere", 2, "there is no run at nowhere"),
         ("train demo --preset zzz", 4, "choose one of weather2k"),
         ("run verify nowhere", 2, "is no run"),
         ("report . -o page.html", 2, "is not a run"),
@@ -203,6 +204,11 @@ def test_config_init_writes_once_and_validate_lists_changes(stationpde, tmp_path
     path.write_text("[train]\nepoch = 3\n")
     code, _, err = stationpde("config", "validate", path)
     assert code == 4 and "did you mean 'train.epochs'" in err
+    path.write_text('[pde]\nwithout = ["laplacien"]\n')
+    code, _, err = stationpde("config", "validate", path)
+    assert code == 4 and "pde.without" in err and "laplacian" in err
+    path.write_text('[pde]\nwithout = ["laplacian"]\n')
+    assert stationpde("config", "validate", path)[0] == 0
 
 
 def test_config_schema_describes_every_section(stationpde):

@@ -230,3 +230,14 @@ def test_a_unit_that_is_none_is_refused_by_name(unit):
         po.Field("a", unit)
     with pytest.raises(po.UnitError, match="is not a unit"):
         po.Positive("a", unit, init=1.0)
+
+
+@pytest.mark.parametrize("backend", ["torch", "fused"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.bool])
+def test_a_closure_of_another_type_than_the_state_is_refused_by_name(backend: str, dtype: torch.dtype) -> None:
+    field, source = po.Field("c", "K"), po.Closure("S_c", "K/s")
+    side = po.PDESystem("one", {field: 1.0 * source}).compile(po.Grid2D.plane(4, 5, dx=1.0), backend=backend)
+    state, closure = torch.zeros(1, 1, 4, 5), torch.ones(1, 4, 5)
+    assert side(state, {"S_c": closure}).dtype == torch.float32
+    with pytest.raises(po.ShapeError, match=f"closure 'S_c' is {dtype} but the state is torch.float32"):
+        side(state, {"S_c": closure.to(dtype)})

@@ -121,7 +121,7 @@ def test_a_writer_may_choose_the_block_it_works_in():
 def test_grids_are_stored_as_well(tmp_path):
     field = xr.Dataset(
         {
-            "t": (("time", "y", "x"), np.arange(60, dtype=np.float32).reshape(5, 3, 4)),
+            "t": (("time", "y", "x"), np.arange(230, 290, dtype=np.float32).reshape(5, 3, 4)),
             "land": (("y", "x"), np.eye(3, 4)),
         },
         coords={"time": np.arange(5).astype("datetime64[h]").astype("datetime64[ns]"), "y": np.arange(3.0)},
