@@ -115,13 +115,13 @@ class Network:
         with np.load(record, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive}
         rows, times = self.chosen(arrays["lat"], arrays["lon"]), self._within(arrays["time"])
-        kept = ~np.isin(arrays["variables"], self.without)
-        obs = arrays["obs"][times][:, rows][..., kept]
+        columns = ~np.isin(arrays["variables"], self.without)
+        obs = arrays["obs"][times][:, rows][..., columns]
         if self.missing:
             obs[np.random.default_rng(0).random(obs.shape) < self.missing] = np.nan
         target.parent.mkdir(parents=True, exist_ok=True)
         of_station = {name: arrays[name][rows] for name in ("station_id", "lat", "lon", "alt_m")}
-        np.savez(target, obs=obs, variables=arrays["variables"][kept], time=arrays["time"][times], **of_station)
+        np.savez(target, obs=obs, variables=arrays["variables"][columns], time=arrays["time"][times], **of_station)
         return target
 
     def plan(self, name: str, models: tuple[str, ...], out: Path, cells: Path, record: Path) -> BenchmarkPlan:

@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "demo": Entry("cli.demo", "Try everything on a synthetic network in a minute."),
     "doctor": Entry("cli.doctor", "Show what is installed and whether it works here."),
-    "data": Entry("cli.data", "Data: ingest, synth, validate, info, where, qc-score."),
+    "data": Entry("cli.data", "Data: ingest, map, synth, validate, info, where, qc-score."),
     "field": Entry("cli.field", "Fields: lift, sample, cv, plot."),
     "train": Entry("cli.train", "Train a model, or resume a stopped run."),
     "forecast": Entry("cli.forecast", "Compute a forecast from the latest observations."),

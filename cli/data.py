@@ -138,7 +138,7 @@ def draft(
     ] = None,
     station_list: StationList = None,
     force: Force = False,
-    max_bytes: Annotated[int, typer.Option(min=1, metavar="N", help="Most bytes that an archive may hold.")] = 8 << 30,
+    max_bytes: Annotated[int, typer.Option(min=1, metavar="N", help="Most bytes to load or inflate.")] = 8 << 30,
 ) -> None:
     """Draft the column map of a table from its names and first rows, and print the ingest command.
 

@@ -53,7 +53,7 @@ def show(
         str | None, typer.Option("--backend", metavar="triton", help="Show the GPU kernels of a system as compiled.")
     ] = None,
     target: Annotated[
-        str, typer.Option("--target", help="Device to compile for, with --backend: sm_80, sm_90 or gfx942.")
+        str, typer.Option("--target", metavar="NAME", help="Device to compile for, with --backend: sm_80, sm_90 or gfx942.")
     ] = "sm_80",
 ) -> None:
     """Show one operator: equation, units, properties, references, source; or the equations of the model.
@@ -107,7 +107,7 @@ def check(
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds: a rough figure.")] = False,
     device: Annotated[
-        str, typer.Option("--device", help="cpu, or cuda: measure the GPU backends on this machine's device.")
+        str, typer.Option("--device", metavar="NAME", help="Measure on cpu, or the GPU backends on cuda.")
     ] = "cpu",
 ) -> None:
     """Measure the time of a step of the surface system on this machine.

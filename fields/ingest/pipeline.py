@@ -253,7 +253,9 @@ class _Ingest:
             do = on_this_clock(self.command.tidied(self.command.completed(problem.do)), self.source.zone)
             if problem.code == "SPDE-D008" and problem.severity == "error" and not lacks_position:
                 terrain = self.command.with_options(("--dem", "FILE"))
-                do = f"{terrain}   takes the altitude of the terrain; or complete the list of stations"
+                do = f"{terrain}   takes the altitude of the terrain; or complete the station list"
+                if not unplaced.all():
+                    do += f", or leave them out: {self.command.with_options(('--drop', ids))}"
             elif problem.code == "SPDE-D008" and unplaced.all():
                 do = "complete the list of stations: each needs a latitude, a longitude and an altitude"
             elif problem.code == "SPDE-D008" and ids:

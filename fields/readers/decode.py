@@ -108,11 +108,11 @@ class Decoder:
         if not lost:
             return
         entry, column = next(iter(lost.items()))
-        wanted = ", ".join(f"'{printable(c.names[0])[:60]}' ({name})" for name, c in list(lost.items())[:4])
+        absent = ", ".join(f"'{printable(c.names[0])[:60]}' ({name})" for name, c in list(lost.items())[:4])
         near = near_column(column.names, self.columns)
         meant = f'column = "{printable(near)}"' if near else "correct the name of the column"
         raise DataError(
-            f"{self.label} has no column {wanted}", code="SPDE-D124",
+            f"{self.label} has no column {absent}", code="SPDE-D124",
             where=f"its columns are {_listed(self.columns)}",
             do=self.column_map.advice(f"{meant} for {entry}; or write optional = true where a table may lack it",
                                       "with the names of the columns"),

@@ -84,23 +84,23 @@ class FixedLines:
         """Decode a block of whole lines; empty ones are passed over."""
         content = bytes(block.content)
         lines = content.replace(b"\r\n", b"\n").split(b"\n")
-        kept = [i for i, line in enumerate(lines) if line.strip()]
-        short = next((i for i in kept if len(lines[i]) < self.width), None)
+        filled = [i for i, line in enumerate(lines) if line.strip()]
+        short = next((i for i in filled if len(lines[i]) < self.width), None)
         if short is not None:
             raise DataError(
                 f"{self.label} {self._place(block, short)} has {len(lines[short])} characters, expected {self.width}",
                 code="SPDE-D123", do="correct that line, or fetch the file again",
             )  # fmt: skip
-        table = np.array([lines[i][: self.width] for i in kept], f"S{self.width}")
-        letters = np.frombuffer(table.tobytes(), np.uint8).reshape(len(kept), self.width)
-        places = np.asarray(kept, np.int64)
+        table = np.array([lines[i][: self.width] for i in filled], f"S{self.width}")
+        letters = np.frombuffer(table.tobytes(), np.uint8).reshape(len(filled), self.width)
+        places = np.asarray(filled, np.int64)
         codes: dict[str, int] = {}
         time = self._times(letters, block, places)
         values = np.stack([self._values(letters, n, f, block, places, codes) for n, f in self.fields.items()])
         where = tuple(self._values(letters, n, f, block, places, codes) for n, f in self.places.items())
         ids, station = self._stations(letters)
         return ParsedBlock(time, None, ids, station, values.astype(np.float32), where or None, None,  # type: ignore[arg-type]
-                           codes, len(kept))  # fmt: skip
+                           codes, len(filled))  # fmt: skip
 
     def _place(self, block: Block, row: int) -> str:
         return line_of(self.path, block.offset, row)

@@ -1,4 +1,5 @@
 from . import equations as equations
+from . import kernel_cards as kernel_cards
 from . import operator_cards as operator_cards
 from . import system_cards as system_cards
 from .conditions import DAY as DAY

@@ -74,8 +74,8 @@ def card(name: str, backend: str = "triton", target: str = "sm_80") -> KernelCar
     if backend != "triton":
         raise UnknownNameError(f"no kernels of backend '{backend}' to show", do="pass --backend triton")
     if name not in system_cards.SYSTEMS:
-        known = ", ".join(system_cards.SYSTEMS)
-        raise UnknownNameError(f"'{name}' is no system of equations whose kernels could be shown", do=f"known: {known}")
+        names = ", ".join(system_cards.SYSTEMS)
+        raise UnknownNameError(f"'{name}' is no system of equations whose kernels could be shown", do=f"known: {names}")
     grid = Grid2D.from_latlon(np.linspace(40.0, 50.0, SIDE), np.linspace(0.0, 10.0, SIDE))
     kernels = step_kernels(system_cards.SYSTEMS[name]().compile(grid, backend="triton"))
     ways = {"forward": kernels.forward, "backward": kernels.backward}

@@ -62,7 +62,7 @@ D007 mended  data ingest good.npz -o OUT --unit p=hektopaskal
 D007 words   data ingest good.npz -o OUT --unit ff=kt
 D007 mended  data ingest no_unit.nc -o OUT
 D008 words   data ingest no_alt.nc -o OUT
-D124 words   data ingest other_columns.csv -o OUT
+D124 mended  data ingest other_columns.csv -o OUT
 D124 words   data ingest good.csv -o OUT --map no_such_column.toml
 D124 words   data ingest good.csv -o OUT --map whitespace.toml
 D124 words   data ingest good.csv -o OUT --map asos
@@ -294,7 +294,7 @@ def test_advice_that_leads_back_is_noticed(folder, follow, monkeypatch):
     """Bring back a gate that advises feet for one mistyped altitude, and then metres."""
     from fields.checks import network
 
-    monkeypatch.setattr(network, "_is_alone", lambda alt, highest: False)
+    monkeypatch.setattr(network, "_stands_out", lambda alt, highest: False)
     monkeypatch.setattr(network, "mend_or_drop", lambda odd, subject, options="": f"{subject.command}{options}")
     with pytest.raises(AssertionError, match="lead back to"):
         follow(folder, "data ingest high_9500.csv -o OUT", 0)

@@ -10,6 +10,7 @@ from command_lines import LEAVES
 # What may differ between commands, and why.
 ALLOWED = {
     "--output": ("metavar", "help"),  # a store, a folder, a page or a picture
+    "--device": ("help",),  # training chooses one, a benchmark of the operators has two
     "--method": ("type",),  # `field lift` takes one, `field cv` compares several
 }
 

@@ -160,8 +160,8 @@ def _columns_of_list(
     names = [named(column) for column in stations.columns]
     cells = [look_at(column, decimal) for column in stations.cells]
     there = columns_of_places(names, cells)
-    own = {cell for entry in ("id", "name") if entry in columns for cell in sample.cells[columns[entry]]}
-    shares = [len(own.intersection(column)) for column in stations.cells]
+    ids = {cell for entry in ("id", "name") if entry in columns for cell in sample.cells[columns[entry]]}
+    shares = [len(ids.intersection(column)) for column in stations.cells]
     if max(shares, default=0) > 0 and there.get("id") != int(np.argmax(shares)):
         best = int(np.argmax(shares))
         there = {entry: i for entry, i in there.items() if i != best} | {"id": best}

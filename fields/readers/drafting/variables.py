@@ -44,11 +44,11 @@ class _Choice:
 
 
 def guess_variables(
-    names: Sequence[Name], cells: Sequence[Cells], texts: Sequence[Sequence[str]], taken: Collection[int]
+    names: Sequence[Name], cells: Sequence[Cells], texts: Sequence[Sequence[str]], excluded: Collection[int]
 ) -> tuple[dict[str, VariableGuess], list[str]]:
     """Choose a column for each variable that a table has, with what is unsure beyond the units."""
     choice = _Choice()
-    free = [i for i in range(len(names)) if i not in taken]
+    free = [i for i in range(len(names)) if i not in excluded]
     _compound(choice, names, texts, free)
     free = [i for i in free if i not in {guess.column for guess in choice.chosen.values()}]
     listed = [(not _is_whole(variable, names[i]), rank, i, variable)
@@ -117,7 +117,7 @@ def marks_of(chosen: dict[str, VariableGuess], cells: Sequence[Cells]) -> tuple[
         if guess.split or guess.is_empty or guess.unit.unit == "compass":
             continue
         for word, count in cells[guess.column].words.items():
-            known = variable == "dd" and word.lower() in NO_DIRECTION
-            if not known and not any(c.isdigit() for c in word) and len(word) <= 12:
+            is_calm = variable == "dd" and word.lower() in NO_DIRECTION
+            if not is_calm and not any(c.isdigit() for c in word) and len(word) <= 12:
                 marks[word] = marks.get(word, 0) + count
     return tuple(sorted(marks, key=lambda word: -marks[word])) if len(marks) <= _MOST_MARKS else ()

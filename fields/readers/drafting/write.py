@@ -87,9 +87,9 @@ def _variable(sample: Sample, name: str, guess: VariableGuess) -> str:
         entries["scale"] = guess.unit.scale
     if guess.missing:
         entries["missing"] = list(guess.missing)
-    told = ", ".join(f"{key} = {_value(value)}" for key, value in entries.items())
+    pairs = ", ".join(f"{key} = {_value(value)}" for key, value in entries.items())
     why = f"{_UNSURE}{guess.unit.unsure}" if guess.unit.unsure else guess.unit.why
-    return f"{'# ' if guess.is_empty else ''}{name} = {{ {told} }}{f'  # {_comment(why)}' if why else ''}"
+    return f"{'# ' if guess.is_empty else ''}{name} = {{ {pairs} }}{f'  # {_comment(why)}' if why else ''}"
 
 
 def _value(value: Any) -> str:

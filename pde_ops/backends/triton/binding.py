@@ -73,9 +73,9 @@ class TritonKernel:
         programs = self.programs(arguments.batch)
         if programs == 0:
             return
-        some = next(iter(arguments.blocks.values()))
-        step = self._step(arguments.dt, some.device)
-        on_device = torch.cuda.device(some.device) if some.is_cuda else contextlib.nullcontext()
+        block = next(iter(arguments.blocks.values()))
+        step = self._step(arguments.dt, block.device)
+        on_device = torch.cuda.device(block.device) if block.is_cuda else contextlib.nullcontext()
         with on_device, self._stored.compiling():
             for function, notes in self._sweeps:
                 function[(programs,)](

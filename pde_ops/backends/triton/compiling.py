@@ -89,25 +89,25 @@ def _compiled(
     constants = {"BLOCK": block, "FIRST": True}
     source = compiler.ASTSource(fn=function, signature=signature, constexprs=constants)
     with stored.compiling():
-        made = triton.compile(
+        compiled = triton.compile(
             source, target=backend.GPUTarget(*TARGETS[target]), options={"num_warps": warps, **OPTIONS}
         )
-    registers, spills, shared = _resources(made.asm, target)
-    loads, stores = _accesses(made.asm["ttir"])
-    binary = made.asm.get("cubin") or made.asm["hsaco"]
+    registers, spills, shared = _resources(compiled.asm, target)
+    loads, stores = _accesses(compiled.asm["ttir"])
+    binary = compiled.asm.get("cubin") or compiled.asm["hsaco"]
     size = torch.finfo(dtype).bits // 8
     types = tuple((name, kind) for name, kind in signature.items() if kind != "constexpr")
     return SweepReport(
         notes.name, target, str(dtype).removeprefix("torch."), block, warps, registers, spills,
-        max(shared, int(made.metadata.shared)), loads, stores, cell_bytes(notes, size), types, len(binary),
+        max(shared, int(compiled.metadata.shared)), loads, stores, cell_bytes(notes, size), types, len(binary),
     )  # fmt: skip
 
 
 def _signature(names: Sequence[str], dtype: torch.dtype) -> dict[str, str]:
     real = "*fp64" if dtype == torch.float64 else "*fp32"
-    known = {"sums": "*fp64", "plane": "i64", "BLOCK": "constexpr", "FIRST": "constexpr"}
-    known |= dict.fromkeys(("batch", "ny", "nx", "programs"), "i32")
-    return {name: known.get(name, "i64" if name.startswith(("sample", "line")) else real) for name in names}
+    types = {"sums": "*fp64", "plane": "i64", "BLOCK": "constexpr", "FIRST": "constexpr"}
+    types |= dict.fromkeys(("batch", "ny", "nx", "programs"), "i32")
+    return {name: types.get(name, "i64" if name.startswith(("sample", "line")) else real) for name in names}
 
 
 def _accesses(code: str) -> tuple[int, int]:
@@ -128,16 +128,17 @@ def _resources(code: Mapping[str, Any], target: str) -> tuple[int, int, int]:
     """Return registers, spills and shared memory."""
     if "cubin" not in code:
         text = code["amdgcn"]
-        found = dict(re.findall(r"\.(vgpr_count|vgpr_spill_count|group_segment_fixed_size):\s+(\d+)", text))
-        counts = (int(found.get(k, 0)) for k in ("vgpr_count", "vgpr_spill_count", "group_segment_fixed_size"))
+        entries = dict(re.findall(r"\.(vgpr_count|vgpr_spill_count|group_segment_fixed_size):\s+(\d+)", text))
+        counts = (int(entries.get(k, 0)) for k in ("vgpr_count", "vgpr_spill_count", "group_segment_fixed_size"))
         registers, spills, shared = counts
         return registers, spills, shared
     tool = imported_triton().knobs.nvidia.cuobjdump.path
     with tempfile.TemporaryDirectory(prefix="pde_ops-") as work:
         binary = Path(work) / "kernel.cubin"
         binary.write_bytes(code["cubin"])
-        said = subprocess.run([tool, "--dump-resource-usage", str(binary)], capture_output=True, text=True, check=False)
-    usage = dict(re.findall(r"\b(REG|STACK|LOCAL|SHARED):(\d+)", said.stdout))
-    if said.returncode != 0 or "REG" not in usage:
-        raise BackendError(f"cuobjdump cannot read a compiled kernel: {said.stderr.strip()[:400]}", do="report it")
+        command = [tool, "--dump-resource-usage", str(binary)]
+        report = subprocess.run(command, capture_output=True, text=True, check=False)
+    usage = dict(re.findall(r"\b(REG|STACK|LOCAL|SHARED):(\d+)", report.stdout))
+    if report.returncode != 0 or "REG" not in usage:
+        raise BackendError(f"cuobjdump cannot read a compiled kernel: {report.stderr.strip()[:400]}", do="report it")
     return int(usage["REG"]), int(usage["STACK"]) + int(usage["LOCAL"]), int(usage["SHARED"])

@@ -94,7 +94,7 @@ class _Sweep:
         )
 
     def place(self, array: int) -> tuple[str, str]:
-        """Text of the first value of an array in this sample, and of the stride of its rows."""
+        """Return the text of the first value of an array in this sample, and of the stride of its rows."""
         info = self.infos[array]
         if info.kind in SEPARATE:
             n = self.separate.index(array)
@@ -155,7 +155,7 @@ class _Sweep:
             yield f"tl.store(at{n}, part{n})"
 
     def is_fresh(self, slot: int) -> bool:
-        """Whether no earlier sweep has written a part of this sum."""
+        """Return whether no earlier sweep has written a part of this sum."""
         earlier = self.kernel.sweeps[: self.kernel.sweeps.index(self.sweep)]
         return not any(total.slot == slot for sweep in earlier for total in sweep.sums)
 
@@ -185,7 +185,7 @@ class _Sweep:
             yield f"    total{n} {'-' if turned % 2 else '+'}= tl.where({condition}, {name}, 0.0)"
 
     def along(self, axis: str, offset: int) -> list[_Position]:
-        """Positions along an axis whose neighbour ``offset`` away is this cell: the direct one, then images."""
+        """Return positions along an axis whose neighbour ``offset`` away is this cell: the direct one, then images."""
         border = self.borders[axis == "y"]
         at, count, low, high = ("x", "nx", "first", "first + BLOCK") if axis == "x" else ("y", "ny", "y", "y + 1")
         if border == "periodic":

@@ -59,7 +59,7 @@ class GatherSweep:
         return Tap(tap.east, tap.north, tuple((array, odd, node) for (array, odd, _), node in shares))
 
     def roots(self) -> list[Node]:
-        """Everything that is computed."""
+        """Return everything that is computed."""
         direct = [*(s.node for s in self.stores), *(s.fast for s in self.sums), *(s.slow for s in self.sums)]
         return [*direct, *(node for tap in self.taps for *_, node in tap.shares)]
 

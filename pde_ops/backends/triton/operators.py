@@ -117,7 +117,10 @@ def _prepared(
     runner = _runner(handle)
     grid = runner.grid.bind(state.dtype, state.device)
     names = [s.name for s in runner.program.statics]
-    values = [getattr(grid, n) if own == "y" else value for n, own, value in zip(names, of_grid, statics, strict=True)]
+    values = [
+        getattr(grid, name) if flag == "y" else value
+        for name, flag, value in zip(names, of_grid, statics, strict=True)
+    ]
     inputs = Inputs(state, tuple(closures), coefficients, dict(zip(names, values, strict=True)), grid)
     word, _, rule = kind.partition(" ")
     tensors = runner.checked(inputs, factor)
@@ -165,12 +168,12 @@ def _triton_adjoint(
     with torch.no_grad():
         function.forward(context, *first, *tensors)
         grads = function.backward(context, grad_output.contiguous())[len(first) :]
-    given = [
+    derivatives = [
         torch.zeros_like(like) if grad is None else grad.to(like.dtype).clone()
         for grad, like, want in zip(grads, originals, needed, strict=True)
         if want and like is not None
     ]
-    return given
+    return derivatives
 
 
 @_triton_adjoint.register_fake
