@@ -53,7 +53,7 @@ def show(
         str | None, typer.Option("--backend", metavar="triton", help="Show the GPU kernels of a system as compiled.")
     ] = None,
     target: Annotated[
-        str, typer.Option("--target", metavar="NAME", help="Device to compile for, with --backend: sm_80, sm_90 or gfx942.")
+        str, typer.Option("--target", metavar="NAME", help="Device for --backend: sm_80, sm_90 or gfx942.")
     ] = "sm_80",
 ) -> None:
     """Show one operator: equation, units, properties, references, source; or the equations of the model.

@@ -100,11 +100,11 @@ class IngestOptions:
         if unknown:
             raise UsageError(f"there is nothing called '{printable(unknown[0])[:40]}' to accept", code="SPDE-D001",
                              do=f"--accept {', '.join(ACCEPTABLE)}")  # fmt: skip
-        known = (*VARIABLES, *COORDINATES)
-        unknown = sorted(str(name) for name in set(self.trust) - set(known))
+        names = (*VARIABLES, *COORDINATES)
+        unknown = sorted(str(name) for name in set(self.trust) - set(names))
         if unknown:
             raise UsageError(f"there is no variable called '{printable(unknown[0])[:40]}' to vouch for",
-                             code="SPDE-D001", do=f"--trust takes one of {', '.join(known)}")  # fmt: skip
+                             code="SPDE-D001", do=f"--trust takes one of {', '.join(names)}")  # fmt: skip
         for name, share in (("--max-missing", self.max_missing), ("--train-fraction", self.training)):
             if share is not None and not (is_finite_number(share) and 0.0 <= share <= 1.0):
                 raise UsageError(f"{name} is a share from 0 to 1, not {share!r}", code="SPDE-D001", do=f"{name} 0.6")
