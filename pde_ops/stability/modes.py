@@ -12,20 +12,19 @@ Durran (2010), Numerical Methods for Fluid Dynamics, 2nd ed., Sect. 3.2.2
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from ..backends.eager import EagerRunner
 from ..expr import Call, Expr, walk
 from ..grid import Grid2D
 from ..lowering import lower
 from ..operator import Operator
+from ..transforms import on_real_tensors
 
 if TYPE_CHECKING:
     from ..tendency import Tendency
@@ -70,7 +69,7 @@ def transport_growth(operator: Operator, polynomial: Sequence[float], courant: f
 
     A value above 1 means that the scheme and the operator do not go together at that Courant number.
     """
-    with _for_real():
+    with on_real_tensors():
         return max(amplification(-courant * symbol, polynomial) for symbol in _transport_symbols(operator))
 
 
@@ -79,7 +78,7 @@ def _transport_symbols(operator: Operator) -> tuple[Tensor, ...]:
     """Symbols of an advection operator at unit Courant number, for winds between the axes."""
     assert operator.wind is not None
     symbols = []
-    with _for_real():
+    with on_real_tensors():
         grid = Grid2D.plane(CELLS, CELLS, dx=1.0, boundary="periodic").bind(torch.float64, "cpu")
         for east in (1.0, 0.75, 0.5, 0.25, 0.0):
             wind = dict(zip(operator.wind, (east, 1.0 - east), strict=True))
@@ -92,7 +91,7 @@ def _transport_symbols(operator: Operator) -> tuple[Tensor, ...]:
 def carries_its_wind(operator: Operator) -> bool:
     """Tell whether an advection changes a uniform field where the wind converges, as the flux form does."""
     assert operator.wind is not None
-    with _for_real():
+    with on_real_tensors():
         grid = Grid2D.plane(CELLS, CELLS, dx=1.0, boundary="periodic").bind(torch.float64, "cpu")
         uniform = torch.ones(CELLS, CELLS, dtype=torch.float64)
         arguments = [_pulse() if name in operator.wind else uniform for name in operator.inputs]
@@ -101,7 +100,7 @@ def carries_its_wind(operator: Operator) -> bool:
 
 def curvature(call: Call, dx: float, dy: float) -> float:
     """Return the largest eigenvalue of a mixing operator of coefficient 1: 4(1/dx² + 1/dy²) for the five-point ∇²."""
-    with _for_real():
+    with on_real_tensors():
         grid = Grid2D.plane(CELLS, CELLS, dx=dx, dy=dy, boundary="periodic").bind(torch.float64, "cpu")
         arguments = [_pulse(), *(1.0 for _ in call.arguments[1:])]
         return float(symbol_of(call.operator.body(*arguments, grid=grid, **dict(call.options))).abs().max())
@@ -109,7 +108,7 @@ def curvature(call: Call, dx: float, dy: float) -> float:
 
 def most_growth(call: Call, sign: float) -> float:
     """Return the largest real part of a mixing operator's eigenvalues times a sign: above 0 it makes waves grow."""
-    with _for_real():
+    with on_real_tensors():
         grid = Grid2D.plane(CELLS, CELLS, dx=1.0, boundary="periodic").bind(torch.float64, "cpu")
         arguments = [_pulse(), *(1.0 for _ in call.arguments[1:])]
         symbol = symbol_of(call.operator.body(*arguments, grid=grid, **dict(call.options)))
@@ -151,13 +150,6 @@ def complete(tendency: Tendency, state: Tensor, closures: Mapping[str, Tensor] |
     """Closures with zeros for those that were not given."""
     zero = torch.zeros((), dtype=state.dtype, device=state.device)
     return {name: (closures or {}).get(name, zero) for name in tendency.closure_names}
-
-
-@contextmanager
-def _for_real() -> Iterator[None]:
-    """Compute numbers on the CPU even while a model is laid out with fake tensors or on another default device."""
-    with unset_fake_temporarily(), torch.device("cpu"), torch.no_grad():
-        yield
 
 
 def _pulse() -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import pde_ops as po
 from fused_cases import inputs_of, made_of, noise, plane, relative, worst_error
@@ -310,6 +311,20 @@ def test_a_compiled_model_may_contain_it(fused_side: po.Tendency) -> None:
     model = torch.compile(lambda x: fused_side.advance(2.0 * x, closures, DT) + 1.0, backend="eager")
     expected = fused_side.advance(2.0 * state, closures, DT) + 1.0
     assert torch.equal(model(state), expected)
+
+
+@pytest.mark.parametrize("backend", ["fused", "auto"])
+@pytest.mark.parametrize("first", ["fake", "real"])
+def test_fake_tensors_have_a_shape_and_no_memory_that_a_kernel_would_read(backend: str, first: str) -> None:
+    c = po.Field("c", "K")
+    system = po.PDESystem("heat", {c: po.Positive("k", "m**2/s", init=1.0) * laplacian(c)})
+    tendency, state = system.compile(po.Grid2D.plane(4, 5, dx=1.0), backend=backend), noise(1, 1, 4, 5).float()
+    if first == "real":
+        tendency.advance(state, {}, 0.1)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = mode.from_tensor(state)
+        assert tendency.advance(fake, {}, 0.1).shape == tendency(fake).shape == state.shape
+    torch.testing.assert_close(tendency.advance(state, {}, 0.1), system.compile(tendency.grid).advance(state, {}, 0.1))
 
 
 def test_it_says_what_runs(fused_side: po.Tendency) -> None:

@@ -34,8 +34,9 @@ def wrong(results: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.timeout(600)
 def test_kernels_and_adjoints_match_torch_and_bad_input_is_refused(tmp_path: Path) -> None:
-    # One process for all: it takes longer to start than most cases to run.
-    groups = ("systems", "borders", "steps", "staged", "refusals", "drawn")
+    # One process for all: it takes longer to start than most cases to run. The systems of the model come with it.
+    of_model = ("systems",) if importlib.util.find_spec("stationpde") else ()
+    groups = (*of_model, "borders", "steps", "staged", "refusals", "drawn")
     results = outcome(*groups, cache=tmp_path)
     assert wrong(results) == {}
     assert {name.partition(":")[0] for name in results} == set(groups)

@@ -18,7 +18,7 @@ from torch import Tensor
 from ...errors import BackendError
 from ...grid import ROW_STATICS, BoundGrid, Grid2D
 from ...lowering import Program
-from ...transforms import is_transforming
+from ...transforms import has_numbers
 from .. import Inputs, March
 from ..eager import EagerRunner
 from .autograd import evaluate, repeat, scale
@@ -88,7 +88,7 @@ class FusedRunner:
         """Return F(state)."""
         if torch.compiler.is_compiling():
             return _outside(self.tendency, inputs)
-        if self._takes_baseline():
+        if self._takes_baseline(inputs.state):
             return self._baseline.tendency(inputs)
         return self._evaluate("tendency", inputs, 0.0, None)
 
@@ -96,7 +96,7 @@ class FusedRunner:
         """Return state + factor · dt · F(state)."""
         if torch.compiler.is_compiling():
             return _outside(self.advance, inputs, dt, factor)
-        if self._takes_baseline():
+        if self._takes_baseline(inputs.state):
             return self._baseline.advance(inputs, dt, factor)
         return self._evaluate("advance", inputs, dt, factor)
 
@@ -104,7 +104,7 @@ class FusedRunner:
         """Return the state after several steps with all else held: one function to torch, whatever their number."""
         if torch.compiler.is_compiling():
             return _outside(self.march, inputs, march)
-        if self._takes_baseline():
+        if self._takes_baseline(inputs.state):
             return self._baseline.march(inputs, march)
         state, coefficients, factor, closures = self.checked(inputs, march.factor)
         added = None if march.added is None else _dense(march.added, state.dtype)
@@ -120,7 +120,7 @@ class FusedRunner:
             return _outside(self.scaled_advance, inputs, dt, factor, rule, rho)
         from ...integrators.scaling import QUIET, scaled
 
-        if not self.engine.scales or rule not in RULES or is_transforming():
+        if not self.engine.scales or rule not in RULES or not has_numbers(inputs.state):
             increment = dt * self.tendency(inputs)
             return inputs.state + factor[:, None, None] * scaled(increment, inputs.state, rule, rho)  # type: ignore[arg-type]
         state, coefficients, factor, closures = self.checked(inputs, factor)
@@ -138,8 +138,8 @@ class FusedRunner:
         """Return the traced program with the statics of the last call, or those that the grid supplies."""
         return next(reversed(self._compiled.values()))
 
-    def _takes_baseline(self) -> bool:
-        return self.engine.name == "torch" or is_transforming()
+    def _takes_baseline(self, state: Tensor) -> bool:
+        return self.engine.name == "torch" or not has_numbers(state)
 
     def _evaluate(self, kind: Kind, inputs: Inputs, dt: float, factor: Tensor | None) -> Tensor:
         state, coefficients, factor, closures = self.checked(inputs, factor)

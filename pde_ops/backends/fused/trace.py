@@ -22,6 +22,7 @@ from ...grid import BoundGrid, Grid2D
 from ...lowering import Node as Instruction
 from ...lowering import Program
 from ...parity import product
+from ...transforms import on_real_tensors
 from .ir import CELL, Graph, Node, reachable
 from .symbol import Sym
 from .tidy import as_differences
@@ -124,7 +125,8 @@ def static_kind(value: torch.Tensor, grid: Grid2D) -> StaticKind:
 
 def trace(program: Program, grid: Grid2D, statics: Mapping[str, StaticKind]) -> Traced:
     """Trace a program; raises BackendError for an operator that has no fused form, saying why."""
-    return _Tracer(program, grid, statics).run()
+    with on_real_tensors():  # a grid's numbers are read, also where a model is laid out with fake tensors
+        return _Tracer(program, grid, statics).run()
 
 
 class TracedGrid:
