@@ -1,4 +1,4 @@
-"""MSE without parts of the model, and with other weights of altitude (the paper's Fig. 3 c and d)."""
+"""Draw MSE without parts of the model, and with other weights of altitude (the paper's Fig. 3 c and d)."""
 
 from __future__ import annotations
 

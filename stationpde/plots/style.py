@@ -1,4 +1,7 @@
-"""Style of all pictures: colours of variables and models, and a sheet that appears whole or not at all."""
+"""Style of charts: colours of variables and models as lines and bars, and a sheet that appears whole or not at all.
+
+Colours of maps are in `stationpde.plots.maps.COLOUR_MAPS`; those of the HTML report, the same, in ``report/page.js``.
+"""
 
 from __future__ import annotations
 

@@ -3,11 +3,15 @@
   const content = JSON.parse(document.getElementById("content").textContent);
   const $ = (id) => document.getElementById(id);
   const SVG = "http://www.w3.org/2000/svg";
+  // The colours of the maps: those of COLOUR_MAPS in plots/maps.py at equal distances, which a test compares.
   const PALETTES = {
-    t: ["#27408b", "#4f93c8", "#bfe0e2", "#f7f3c6", "#f6b35b", "#dc5b38", "#8f1a2b"],
-    rh: ["#f5e9c9", "#d3dfb2", "#8ccab0", "#44a3b4", "#2a6a9e", "#1d2f6b"],
-    p: ["#3a2b63", "#33608c", "#2f9285", "#78bf62", "#efe35c"],
-    u: ["#23407f", "#6f9fcb", "#f4f3ee", "#dd8a63", "#8d1f2a"],
+    t: ["#313695", "#4574b3", "#74add1", "#aad8e9", "#e0f3f8", "#fffebe", "#fee090", "#fdad60", "#f46d43", "#d62f27",
+      "#a50026"],
+    rh: ["#ffffd9", "#edf8b1", "#c6e9b4", "#7ecdbb", "#40b5c4", "#1d90c0", "#225da8", "#243392", "#081d58"],
+    p: ["#440154", "#48186a", "#472d7b", "#424086", "#3b528b", "#33638d", "#2c728e", "#26828e", "#21918c",
+      "#1fa088", "#28ae80", "#3fbc73", "#5ec962", "#84d44b", "#addc30", "#d8e219", "#fde725"],
+    u: ["#053061", "#2065ab", "#4393c3", "#90c4dd", "#d1e5f0", "#f7f6f6", "#fddbc7", "#f3a481", "#d6604d", "#b1182b",
+      "#67001f"],
   };
   PALETTES.v = PALETTES.difference = PALETTES.u;
 
