@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from stationpde.evaluation import CAP_SECONDS
+
 __all__ = [
-    "Ablate", "Accept", "Against", "At", "Cap", "Cells", "Checkpoint", "ColumnMap", "ConfigFile", "DateOrder", "Days",
-    "Dem", "Force", "Jobs", "MaxTime", "Missing", "Neighbours", "Obs", "OutputFolder", "Overrides", "Page", "Preset",
-    "Protocol", "Quality", "Reader", "Recipe", "Record", "RequiredObs", "Resume", "Run", "Seed", "Seeds", "Start",
-    "StationList", "StationStore", "Stations", "TimeZone", "Unit", "Variable", "Variant", "Windows", "choice",
-    "is_typed", "names_in", "pairs", "unrepeated",
+    "DEFAULT_CAP", "Ablate", "Accept", "Against", "At", "Cap", "Cells", "Checkpoint", "ColumnMap", "ConfigFile",
+    "DateOrder", "Days", "Dem", "Force", "Jobs", "MaxTime", "Missing", "Neighbours", "Obs", "OutputFolder",
+    "Overrides", "Page", "Preset", "Protocol", "Quality", "Reader", "Recipe", "Record", "RequiredObs", "Resume",
+    "Run", "Seed", "Seeds", "Start", "StationList", "StationStore", "Stations", "TimeZone", "Unit", "Variable",
+    "Variant", "Windows", "choice", "is_typed", "names_in", "pairs", "unrepeated",
 ]  # fmt: skip
 
 # ---- arguments ---------------------------------------------------------------------------------------------------
@@ -112,7 +114,9 @@ OutputFolder = Annotated[
 ]
 Cells = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of finished cells; OUTPUT/cells by default.")]
 Jobs = Annotated[int, typer.Option(min=1, metavar="N", help="Cells trained at once, one thread each.")]
-_CAP = typer.Option(metavar="15min|none", help="CPU time of each model that learns.")
+# Of a comparison; `ablate`, which trains many variants, has another.
+DEFAULT_CAP = f"{CAP_SECONDS / 60:g}min"
+_CAP = typer.Option(metavar=f"{DEFAULT_CAP}|none", help="CPU time of each model that learns.")
 Cap = Annotated[str, _CAP]
 CapOrNone = Annotated[str | None, _CAP]
 MaxTime = Annotated[str | None, typer.Option(metavar="30min", help="Save what is done and exit 75 after this time.")]

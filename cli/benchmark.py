@@ -11,6 +11,7 @@ import typer
 
 from cli._console import console, shown
 from cli._options import (
+    DEFAULT_CAP,
     CapOrNone,
     Cells,
     Jobs,
@@ -101,7 +102,7 @@ def benchmark(
 def _cap(typed_cap: str | None, recipe: str) -> float | None:
     """Return the CPU seconds of each learned model: what was typed, else the default of the recipe."""
     if typed_cap is None:
-        return None if recipe == "paper" else cap_seconds("15min")
+        return None if recipe == "paper" else cap_seconds(DEFAULT_CAP)
     return cap_seconds(typed_cap)
 
 

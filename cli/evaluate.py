@@ -7,7 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from cli._console import console, shown
-from cli._options import Accept, Against, Cap, Checkpoint, Obs, Quality, Run, Windows, choice, names_in
+from cli._options import (
+    DEFAULT_CAP,
+    Accept,
+    Against,
+    Cap,
+    Checkpoint,
+    Obs,
+    Quality,
+    Run,
+    Windows,
+    choice,
+    names_in,
+)
 from cli._progress import ProgressDisplay
 from cli._settings import cap_seconds
 from cli._stopping import resumable
@@ -24,7 +36,7 @@ def evaluate(
     checkpoint: Checkpoint = "best",
     windows: Windows = 0,
     stride: Annotated[int, typer.Option(min=1, metavar="N", help="One test window in N.", hidden=True)] = 1,
-    cap: Cap = "15min",
+    cap: Cap = DEFAULT_CAP,
     quality: Quality = None,
     accept: Accept = None,
 ) -> None:

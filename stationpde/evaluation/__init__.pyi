@@ -2,9 +2,9 @@ from .ablations import Ablation as Ablation
 from .ablations import ablation_models as ablation_models
 from .ablations import parts_of as parts_of
 from .ablations import write_ablation as write_ablation
-from .benchmark import CAP_SECONDS as CAP_SECONDS
 from .benchmark import BenchmarkPlan as BenchmarkPlan
 from .benchmark import run_benchmark as run_benchmark
+from .cap import CAP_SECONDS as CAP_SECONDS
 from .cells import Cell as Cell
 from .cells import commit as commit
 from .cells import read_cell as read_cell

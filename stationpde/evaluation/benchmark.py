@@ -16,6 +16,7 @@ from fields import atomic
 from fields.progress import Tracker
 from stationpde.data import Quality, WindowSource
 from stationpde.errors import FieldsError, Interrupted, UsageError
+from stationpde.evaluation.cap import CAP_SECONDS
 from stationpde.evaluation.cells import Cell, data_facts, read_cell, write_cell
 from stationpde.evaluation.contestants import Contestant, Task, contestant
 from stationpde.evaluation.fitting import ModelFitter
@@ -30,11 +31,9 @@ if TYPE_CHECKING:
     from fields.windows import StationSeries
     from stationpde.config import Config
 
-__all__ = ["CAP_SECONDS", "Bench", "BenchmarkPlan", "run_benchmark"]
+__all__ = ["Bench", "BenchmarkPlan", "run_benchmark"]
 
 log = logging.getLogger(__name__)
-
-CAP_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True)

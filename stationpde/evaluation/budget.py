@@ -1,7 +1,8 @@
 """The same CPU time for every learned model: counted, planned beforehand, and limited.
 
-Time is CPU time of the process, which other processes on the machine do not lengthen. The schedule of the learning rate
-needs the number of steps: a few real steps are timed first and as many are planned as the cap allows.
+The cap itself and what follows where it is spent: `stationpde.evaluation.cap`. Time is CPU time of the process, which
+other processes on the machine do not lengthen. The schedule of the learning rate needs the number of steps: a few real
+steps are timed first and as many are planned as the cap allows.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _FLAT = 0.005
 
 
 class BudgetSpent(Exception):  # noqa: N818 - no fault: the best epoch so far is taken
-    """The cap is reached while training."""
+    """The cap is reached in training, search or preparation; `stationpde.evaluation.fitting` says what follows."""
 
 
 def _is_positive(value: object) -> bool:

@@ -13,6 +13,7 @@ from stationpde.baselines import require_blind, without_test
 from stationpde.config import Config
 from stationpde.data import Quality, WindowSource
 from stationpde.errors import UsageError
+from stationpde.evaluation.cap import CAP_SECONDS
 from stationpde.evaluation.cells import commit, data_facts, versions
 from stationpde.evaluation.contestants import Contestant, Task, contestant
 from stationpde.evaluation.fitting import ModelFitter
@@ -58,7 +59,7 @@ class EvaluationRequest:
     significance: bool = False
     stride: int = 1
     windows: int | None = None
-    cap: float | None = 900.0
+    cap: float | None = CAP_SECONDS
     quality: Quality | None = None
     accept: tuple[str, ...] = ()
 

@@ -1,4 +1,7 @@
-"""Fit the forecaster of a cell: at once, or by training after a short search on validation."""
+"""Fit the forecaster of a cell: at once, or by training after a short search on validation.
+
+What each kind of model may cost, and what follows where that is spent: `stationpde.evaluation.cap`.
+"""
 
 from __future__ import annotations
 
