@@ -97,7 +97,7 @@ def plan_for(variables: Collection[str], substitutes: Collection[str], label: st
 def compose(
     raw: Mapping[str, Array], gate: UnitGate, plan: Plan, alt: Array, times: Array
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Convert and derive one block.
+    """Convert and derive one block of a source that the survey has checked.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """Convert blocks of a file to SI by their declared units: blank out codes for missing, keep a sample, check it.
 
-One `UnitGate` serves a source; every block goes through it, and a sample of each is kept, so that a wrong unit is
-reported after the first blocks and again, with all stations, at the end. The gate converts by declaration and reports
-by plausibility; what looks implausible is never converted differently.
+The survey passes every block of a source through one `UnitGate`, which keeps a sample of each, and asks for the report
+once, after the last block. The pass that writes the store converts by another, which keeps nothing. The gate converts
+by declaration and reports by plausibility; what looks implausible is never converted differently.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConvertedBlock:
 
 @dataclass
 class UnitGate:
-    """Converter of one source's blocks that keeps enough of them to check their plausibility.
+    """Converter of one source's blocks that keeps enough of them to check their plausibility in `report`.
 
     Parameters
     ----------
@@ -61,6 +61,7 @@ class UnitGate:
     source : name of the file, for messages
     command : the command to which messages add options
     trust : variables whose values the user vouches for; findings about them are warnings
+    keeps_sample : whether sample and counts are kept; without them there is nothing to report
     """
 
     units: Mapping[str, str]
@@ -68,6 +69,7 @@ class UnitGate:
     source: str = ""
     command: str = "stationpde data ingest SRC -o OUT.zarr"
     trust: Collection[str] = ()
+    keeps_sample: bool = True
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     _rows: dict[str, list[tuple[Array, Array, Array]]] = field(default_factory=dict, repr=False)
 
@@ -79,7 +81,7 @@ class UnitGate:
     def convert(
         self, name: str, values: Array, *, times: Array | None = None, columns: slice | Array | None = None
     ) -> ConvertedBlock:
-        """Convert a block ``[time, station]`` of one variable to SI and keep a sample of it.
+        """Convert a block ``[time, station]`` of one variable to SI; keep a sample of it for the report.
 
         Parameters
         ----------
@@ -93,12 +95,13 @@ class UnitGate:
         infinite = np.isinf(plain)
         codes = sentinel_mask(name, plain, unit) | infinite
         clean = np.where(codes, np.nan, plain)
-        tally = self.counts.setdefault(name, {"values": 0, "missing": 0, "codes": 0, "infinite": 0})
-        tally["values"] += plain.size
-        tally["missing"] += int(np.isnan(clean).sum())
-        tally["codes"] += int(codes.sum())
-        tally["infinite"] += int(infinite.sum())
-        self._keep_sample(name, clean, times, columns)
+        if self.keeps_sample:
+            tally = self.counts.setdefault(name, {"values": 0, "missing": 0, "codes": 0, "infinite": 0})
+            tally["values"] += plain.size
+            tally["missing"] += int(np.isnan(clean).sum())
+            tally["codes"] += int(codes.sum())
+            tally["infinite"] += int(infinite.sum())
+            self._keep_sample(name, clean, times, columns)
         return ConvertedBlock(np.asarray(to_si(name, clean.astype(np.float64), unit)).astype(np.float32), codes)
 
     def _keep_sample(self, name: str, clean: Array, times: Array | None, columns: slice | Array | None) -> None:

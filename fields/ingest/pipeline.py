@@ -1,7 +1,8 @@
-"""Ingest a raw source into a store: unit gate, validation, derivation, quality control.
+"""Ingest a raw source into a store: survey the whole source, then convert, derive, flag and write it block by block.
 
-Everything streams: memory depends on the block, not on the record. Finished blocks and parsed rows are kept until the
-store is published, so that the same command resumes where a killed one stopped.
+The survey (`fields.ingest.survey`) converts and checks every value before anything is written. Everything streams:
+memory depends on the block, not on the record. Finished blocks and parsed rows are kept until the store is published,
+so that the same command resumes where a killed one stopped.
 """
 
 from __future__ import annotations
@@ -217,7 +218,8 @@ class _Ingest:
         stations = self._usable_stations(surveyed, report)
         self._refuse(report)
         template = self._template(plan, surveyed, stations)
-        gate = UnitGate(dict(source.units), list(source.network.ids), source.label, typed, self.options.trust)
+        # The survey has reported on the whole source: this gate only converts.
+        gate = UnitGate(dict(source.units), trust=self.options.trust, keeps_sample=False)
         with store.create(
             self.target, template, force=self.options.force, resume=True, identity=self.identity, time_block=rows
         ) as staged:
