@@ -1,4 +1,10 @@
-"""The kernels as differentiable functions of torch."""
+"""The kernels as differentiable functions of torch.
+
+The way of a gradient: `backward` here asks `compiled.Compiled.backward`, which plans the adjoint kernel (`plan`) and
+runs it (`binding` on a CPU, `pde_ops.backends.triton.binding` on a GPU). The derivative by a coefficient is a sum over
+all cells of the batch and is added up *in the kernel*: `binding.Launch` says where, `plan.Sum` is what one row
+contributes. Where several calls share coefficients, torch adds up the calls.
+"""
 
 from __future__ import annotations
 
@@ -180,7 +186,7 @@ def _scaler(call: Call, like: Tensor) -> Scaler:
 
 
 def _adjoint(ctx: Any, seeds: dict[str, Tensor], saved: Sequence[Any], *, coefficients_at: int) -> list[Tensor | None]:
-    """Derivatives by state, coefficients, factor and closures."""
+    """Return the derivatives by state, coefficients, factor and closures, as the adjoint kernel wrote them."""
     call: Call = ctx.call
     state, coefficients, factor, intermediates, values, *rest = saved
     compiled = call.compiled

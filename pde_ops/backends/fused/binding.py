@@ -67,7 +67,14 @@ class Arguments:
 
 
 class Launch(Protocol):
-    """A compiled kernel."""
+    """A compiled kernel.
+
+    An adjoint adds up the derivative by each coefficient itself, in an order that does not depend on threads. On a CPU:
+    over up to 64 columns of a row in the inner loop, in the dtype of the kernel; from there on in double precision,
+    over the rows of a task in the function of the task (both `emit_c`), over tasks in ``total`` of `templates`. On a
+    GPU: over the cells of a program in `pde_ops.backends.triton.emit` (``sums``), over programs in
+    `pde_ops.backends.triton.binding.TritonKernel`, both in double precision.
+    """
 
     def __call__(self, arguments: Arguments) -> Tensor | None:
         """Run it; an adjoint returns the derivatives by the coefficients and, if wanted, behind them by the factors."""

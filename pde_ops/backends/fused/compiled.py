@@ -133,7 +133,8 @@ class Compiled:
     ) -> tuple[Tensor, list[Tensor | None], Tensor]:
         """Return derivatives by the state, by each closure (None: unused), and by coefficients and factors together.
 
-        ``closures`` are those that :meth:`to_save` names.
+        The last, one number for each coefficient and then for each factor, are sums over all cells of the batch, which
+        the kernel has added up (`binding.Launch`). ``closures`` are those that :meth:`to_save` names.
         """
         adjoint = self.adjoint(call.kind, state.dtype, wants)
         by_state = torch.empty_like(state)

@@ -86,7 +86,10 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Derivative by a scalar: ``slow * sum of fast`` over the cells of a row."""
+    """Derivative by a scalar (a coefficient or factor): ``slow * sum of fast`` over the cells of a row.
+
+    `binding.Launch` says where the rows are added up.
+    """
 
     slot: int
     slow: Node
