@@ -2,11 +2,11 @@ r"""Metric of a region: positions in metres from latitude and longitude, and che
 
 A network spans a region, not the globe, and the paper measures distance in it with one cosine:
 
-.. math:: x = R \cos(\bar\varphi)\,\Delta\lambda, \qquad y = R\,\varphi
+.. math:: x = R \cos(\varphi_m)\,(\lambda - \lambda_m), \qquad y = R\,(\varphi - \varphi_m)
 
-with the Earth's radius :math:`R` [m], the region's mean latitude :math:`\bar\varphi` and longitudes taken from the
-region's middle, so that a region across the antimeridian needs no special case. Derivatives on the grid do not use
-this metric: they use the true spacing of each row (`GridSpec.dx`).
+with the Earth's radius :math:`R` [m], the region's middle latitude :math:`\varphi_m` (half-way between its southernmost
+and its northernmost place) and middle longitude :math:`\lambda_m`, so that a region across the antimeridian needs no
+special case. Derivatives on the grid do not use this metric: they use the true spacing of each row (`GridSpec.dx`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def check_places(lat: ArrayLike, lon: ArrayLike, what: str = "stations") -> None
 
 @dataclass(frozen=True, slots=True)
 class LocalMetric:
-    """Metric of one region (paper), defined by its mean latitude and middle longitude [degrees]."""
+    """Metric of one region (paper), defined by its middle latitude and longitude [degrees]."""
 
     lat: float
     lon: float

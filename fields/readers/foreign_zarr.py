@@ -45,7 +45,7 @@ def check_foreign_store(path: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> ZarrF
     Raises
     ------
     DataError
-        If there is one; the array is named.
+        If a codec, a size or a file is refused; the message names it.
     """
     disk = 0
     arrays: list[tuple[Path, ArrayPlan]] = []
@@ -119,7 +119,7 @@ def _refused(label: str, problem: Refusal) -> DataError:
             code="SPDE-D101",
             do="write the store again with a plain compressor such as zstd",
         )
-    if "trap" in why or "again and again" in why:
+    if problem.is_trap:
         return DataError(f"{label}: {why}", code="SPDE-D104", do="write the store again with one compressor")
     return DataError(f"{label}: {why}", code="SPDE-D103", do="write the store again with xarray's to_zarr")
 

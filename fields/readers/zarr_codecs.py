@@ -60,11 +60,14 @@ _TEXT = re.compile(r"[<>|]?(?P<kind>[SU])(?P<length>[0-9]{1,6})")
 
 
 class Refusal(Exception):  # noqa: N818 - a signal inside the readers, turned into a typed error by them
-    """Reason why a description is not accepted; ``is_codec`` marks what might run code."""
+    """Reason why a description is not accepted.
 
-    def __init__(self, why: str, is_codec: bool = False) -> None:
+    ``is_codec`` marks what might run code, ``is_trap`` packing that may inflate beyond what the sizes say.
+    """
+
+    def __init__(self, why: str, *, is_codec: bool = False, is_trap: bool = False) -> None:
         super().__init__(why)
-        self.is_codec = is_codec
+        self.is_codec, self.is_trap = is_codec, is_trap
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +236,12 @@ def _checked(stages: list[Stage], is_text: bool, version: int) -> tuple[Stage, .
     if len(stages) > _MOST_STAGES:
         raise Refusal(f"it is packed in {len(stages)} stages, at most {_MOST_STAGES} are read")
     if kinds.count("packer") > 1:
-        raise Refusal("it is compressed twice, which is taken for a trap")
+        raise Refusal("it is compressed twice, which is taken for a trap", is_trap=True)
     if "packer" in kinds and any(kind != "checksum" for kind in kinds[kinds.index("packer") + 1 :]):
         raise Refusal("a filter follows the compression")
     resizing = sum(stage.name == "packbits" or stage.plain != stage.packed for stage in stages)
     if resizing > _MOST_RESIZING:
-        raise Refusal("its filters change the type of the numbers again and again")
+        raise Refusal("its filters change the type of the numbers again and again", is_trap=True)
     if ("text" in kinds) != (is_text and "shard" not in kinds) or kinds.count("text") > 1:
         raise Refusal("its texts are packed in a way that is not known")
     if "text" in kinds and "filter" in kinds:

@@ -27,10 +27,12 @@ class Analysis:
     Attributes
     ----------
     field : initial field, scaled
-    departures : of the stations from the lifted field, SI; zero where nothing was observed
+    departures : of the stations from the lifted field, SI, zero where nothing was observed; those of a
+        `LiftedHistory` are from the base state
     memory : first layer of the station head for this history; None without a head
-    guided : first guesses of observed variables, SI; None in training and without a guide
-    tendencies : changes of the lifted field, scaled, for the term ``memory`` of the extended equations
+    guided : what is mixed with the forecast of the field, observed variables, SI: first guesses, then simple
+        forecasts; None in training, and where there are neither
+    tendencies : changes of the lifted field, scaled, for the term of the extended equations that is called ``memory``
     """
 
     field: Float[Tensor, "batch channel y x"]
@@ -58,7 +60,8 @@ class LiftedHistory:
     Attributes
     ----------
     times : of the steps, seconds since 1970, UTC
-    departures : of the stations from their base state, SI; NaN where nothing was observed
+    departures : of the stations from their base state, SI; NaN where nothing was observed (those of an `Analysis` are
+        from the lifted field)
     fields : of the departures, scaled, without gaps
     coverage : share of the network behind each value of the fields
     """

@@ -17,9 +17,11 @@ __all__ = ["Forecast"]
 class Forecast:
     """A forecast at stations, SI; with ``keep_fields`` also the fields it was read from.
 
-    ``observed`` and ``state`` are ``[batch, lead, station, channel]``; ``fields`` (full states) and ``router`` (weight
+    ``observed`` (the forecast in observed variables, u, v, p, t, rh) and ``state`` (the same as a state) are
+    ``[batch, lead, station, channel]``; ``fields`` (full states) and ``router`` (weight
     of the data-driven branch) are ``[batch, lead, channel, y, x]``. Where a guide is mixed in, ``unguided`` is the
-    state before mixing and ``guided`` are its guesses. Training is without guide: field, anchor and head learn alone.
+    state before mixing and ``guided`` is what was mixed in: its guesses, then the simple forecasts, observed variables.
+    Training is without guide: field, anchor and head learn alone.
     """
 
     observed: Float[Tensor, "batch lead station channel"]

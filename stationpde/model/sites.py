@@ -38,6 +38,14 @@ class Sites(nn.Module):
     region : grid and terrain
     statistics : of the training stations
     reporters : number of first stations that may report; all by default
+
+    Attributes
+    ----------
+    scale, observed_scale : of the channels of the state and of observed variables at each station, SI
+    number : row of each station among those of training; -1 for a new one
+    pressure : mean pressure of each station, Pa
+    inside : whether each station lies on the grid
+    printed_climatology : climatology for the simple forecasts where the base state is none (``model.state = "raw"``)
     """
 
     scale: Tensor
@@ -67,7 +75,7 @@ class Sites(nn.Module):
         places = (stations.lat, stations.lon, stations.alt)
         self.readout = GridToStation(GridReadout.of(region.grid, region.altitude, places))
         self.base = BaseState.of(station_statistics, stations.alt, config)
-        # The printed state departs from nothing, and the simple forecasts from the climatology all the same.
+        # Under the raw state, which the paper prints, `base` is zero; simple forecasts need the climatology even so.
         self.printed_climatology: nn.Module | None = None
         if config.model.simple_members and config.model.state == "raw":
             self.printed_climatology = ClimatologyTable(station_statistics.climatology, persistent=False)
@@ -104,8 +112,8 @@ class Sites(nn.Module):
     ) -> tuple[Float[Tensor, "batch time channel y x"], Float[Tensor, "batch time channel y x"]]:
         """Lift a history; return fields of the state and the share of the network behind each value.
 
-        ``state`` are departures from the base state, and so are the fields. The detrended lift takes observed variables
-        only: under it observations are lifted, Ψ is applied on the grid, and the fields are *full* states.
+        ``state`` holds departures from the base state, and so do the fields. The detrended lift takes observed
+        variables only: under it observations are lifted, Ψ is applied on the grid, and the fields are *full* states.
         """
         if self.reporters is not None:
             observed, state = observed[:, :, : self.reporters], state[:, :, : self.reporters]

@@ -24,7 +24,15 @@ __all__ = ["Checkpoint", "load_weights", "read_checkpoint", "weights_sha256", "w
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """All that training needs to resume: weights to use, tensors of the optimiser, and plain values."""
+    """All that training needs to resume.
+
+    Attributes
+    ----------
+    step : number of steps that were trained
+    model : the weights to use, averaged where there is an average, and all buffers
+    optim : tensors of the optimiser; where there is an average also the weights that are being trained, as ``raw/NAME``
+    state : plain values: counters of steps and validations, the best one, scale of the rate, tally of skipped steps
+    """
 
     step: int
     model: Mapping[str, Tensor]
@@ -49,7 +57,7 @@ def write_checkpoint(folder: Path, content: Checkpoint, about: Mapping[str, Any]
     Parameters
     ----------
     folder : directory of the checkpoints of a run
-    content : weights, optimiser state and plain values to write
+    content : weights, further tensors and plain values to write
     about : facts for the manifest: versions, threads, world, seed, configuration and data
     """
     contents = {
