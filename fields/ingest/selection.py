@@ -70,8 +70,8 @@ def _inside(source: Source, box: Box) -> Array:
     lon = unwrap_longitude(places.lon, west + width / 2.0)
     slack = 1e-6  # a tenth of a metre: degrees were rounded on the way
     with np.errstate(invalid="ignore"):
-        rows = (places.lat >= south - slack) & (places.lat <= north + slack)
-        inside: Array = rows & (lon >= west - slack) & (lon <= west + width + slack)
+        in_latitude = (places.lat >= south - slack) & (places.lat <= north + slack)
+        inside: Array = in_latitude & (lon >= west - slack) & (lon <= west + width + slack)
     return inside
 
 

@@ -41,8 +41,9 @@ LONG = 64 << 20
 class ParsedBlock:
     """Rows of a block: seconds UTC (and the later reading where a clock showed an hour twice), stations, values.
 
-    ``clocks`` and ``counted`` are those of `fields.readers.time_columns.BlockTimes`; ``padded`` are ids that are
-    written both with blanks around them and without.
+    ``clocks`` (whether naive and aware times occur) and ``counted`` (times that are counts since 1970) are those of
+    `fields.readers.time_columns.BlockTimes`; ``codes`` counts the codes for missing by variable; ``padded``
+    are ids that are written both with blanks around them and without.
     """
 
     time: Array
@@ -247,7 +248,8 @@ class Decoder:
             places = (lat, lon, alt)
         names = self._names(table, station, ids)
         return ParsedBlock(
-            time, later, ids, station, values, places, names, codes, total, times.clocks, times.counted, _double(ids)
+            time, later, ids, station, values, places, names, codes, total, (times.has_naive, times.has_aware),
+            times.epoch_counts, _double(ids)
         )  # fmt: skip
 
     @property

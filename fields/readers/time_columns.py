@@ -31,15 +31,16 @@ class BlockTimes:
     """Times of the rows of a block in seconds UTC.
 
     ``later`` is the other reading where a clock showed an hour twice, ``keep`` marks the rows near a step where only
-    those are kept. ``clocks`` says whether times without an offset and times with one occur, ``counted`` how many
-    distinct times are counts since 1970 whose unit was told by their length.
+    those are kept. ``has_naive`` and ``has_aware`` say whether times without an offset and times with one occur,
+    ``epoch_counts`` how many distinct times are counts since 1970 whose unit was told by their length.
     """
 
     seconds: Array
     later: Array | None = None
     keep: Array | None = None
-    clocks: tuple[bool, bool] = (False, False)
-    counted: int = 0
+    has_naive: bool = False
+    has_aware: bool = False
+    epoch_counts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class TimeColumns:
             first[index],
             None if np.array_equal(first, last) else last[index],
             self._near(first)[index] if self.keep is not None else None,
-            (not parsed.aware.all(), bool(parsed.aware.any())),
+            not parsed.aware.all(),
+            bool(parsed.aware.any()),
             int(parsed.counted.sum()),
         )
 

@@ -47,9 +47,16 @@ _STATION_BLOCK = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RidgeInputs:
-    """Inputs of the regression of a station; ``neighbours`` are station indices ``[station, k]``."""
+    """Inputs of the regression of a station.
 
-    inputs: StationInputs
+    Attributes
+    ----------
+    station_inputs : how histories of the stations are filled and scaled
+    neighbours : numbers of the nearest stations, ``[station, k]``
+    harmonics : number of harmonics of the year; 0 where the record is too short for a season
+    """
+
+    station_inputs: StationInputs
     neighbours: Tensor
     harmonics: int
 
@@ -63,14 +70,18 @@ class RidgeInputs:
 
     def calendar(self, issue_time: Int64[Tensor, " batch"]) -> Float[Tensor, "batch feature"]:
         """Encode the hour of issue, one-hot, and the season."""
-        step = self.inputs.step_seconds
+        step = self.station_inputs.step_seconds
         hour = torch.nn.functional.one_hot(issue_time % DAY // step, max(1, -(-DAY // step)))
         season = annual_harmonics(issue_time, self.harmonics, True, torch)
         return torch.cat([hour.float(), *(wave.float()[:, None] for wave in season)], dim=1)
 
+    def scaled(self, batch: Batch) -> Float[Tensor, "batch time station channel"]:
+        """Return the histories of a batch, filled and in standard deviations."""
+        return self.station_inputs.scaled(self.station_inputs.filled(batch.history, batch.issue_time))
+
     def recent(self, scaled: Float[Tensor, "batch time station channel"]) -> Float[Tensor, "batch station feature"]:
         """Return the features of a neighbour: its last state, and the change over six hours."""
-        back = steps_of(_CHANGE_SECONDS, self.inputs.step_seconds, scaled.shape[1])
+        back = steps_of(_CHANGE_SECONDS, self.station_inputs.step_seconds, scaled.shape[1])
         last = scaled[:, -1]
         return torch.cat([last, last - scaled[:, -1 - back]], dim=-1)
 
@@ -87,7 +98,7 @@ class RidgeInputs:
 
     def __call__(self, batch: Batch) -> Float[Tensor, "batch station feature"]:
         """Return the inputs of all stations."""
-        scaled = self.inputs.scaled(self.inputs.filled(batch.history, batch.issue_time))
+        scaled = self.scaled(batch)
         return self.joined(scaled, self.calendar(batch.issue_time), self.recent(scaled), slice(None))
 
 
@@ -96,66 +107,64 @@ class Ridge:
     """Fitted weights ``[station, input, channel * lead]``, and λ of each channel."""
 
     config: Config
-    features: RidgeInputs
+    inputs: RidgeInputs
     weights: Float[Tensor, "station feature target"]
     penalties: tuple[float, ...]
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
         """Return the linear forecast of all leads, relative humidity within its range."""
-        scaled = torch.einsum("bnf,nft->bnt", self.features(batch), self.weights)
+        scaled = torch.einsum("bnf,nft->bnt", self.inputs(batch), self.weights)
         by_lead = scaled.unflatten(2, (len(self.penalties), -1)).permute(0, 3, 1, 2)
-        return clipped(self.features.inputs.unscaled(by_lead[:, : horizon_of(batch, self.config)]))
+        return clipped(self.inputs.station_inputs.unscaled(by_lead[:, : horizon_of(batch, self.config)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _SplitRows:
     """The windows of a split as rows of a regression, a few stations at a time."""
 
     source: WindowSource
-    features: RidgeInputs
+    inputs: RidgeInputs
     starts: Array
     calendar: Tensor
     recent: Tensor
 
     @classmethod
-    def of(cls, source: WindowSource, features: RidgeInputs, name: SplitName) -> _Part:
+    def of(cls, source: WindowSource, inputs: RidgeInputs, name: SplitName) -> _SplitRows:
         starts, spec = source.windows[name], source.windows.spec
         issue = torch.as_tensor(source.series.time[starts + spec.history - 1])
         recent = torch.zeros(0)
-        if features.neighbours.shape[1]:
-            batches = window_batches(source, name)
-            recent = torch.cat([features.recent(features.inputs.scaled(features.inputs.filled(b.history, b.issue_time)))
-                                for b in batches])  # fmt: skip
-        return cls(source, features, starts, features.calendar(issue), recent)
+        if inputs.neighbours.shape[1]:
+            recent = torch.cat([inputs.recent(inputs.scaled(batch)) for batch in window_batches(source, name)])
+        return cls(source, inputs, starts, inputs.calendar(issue), recent)
 
     def rows(self, stations: slice) -> tuple[Array, Array]:
         """Return inputs ``[station, row, input]`` and targets ``[station, row, channel * lead]``, float64."""
         series, spec = self.source.series, self.source.windows.spec
         steps = self.starts[:, None] + np.arange(spec.length)
         values = torch.as_tensor(series.values[:, stations][steps])
-        inputs = self.features.inputs.take(stations)
+        chosen = self.inputs.station_inputs.take(stations)
         issue = torch.as_tensor(series.time[steps[:, spec.history - 1]])
-        history = inputs.scaled(inputs.filled(values[:, : spec.history], issue))
-        features = self.features.joined(history, self.calendar, self.recent, stations)
-        targets = inputs.scaled(values[:, spec.history :]).permute(2, 0, 3, 1).flatten(2)
+        history = chosen.scaled(chosen.filled(values[:, : spec.history], issue))
+        features = self.inputs.joined(history, self.calendar, self.recent, stations)
+        targets = chosen.scaled(values[:, spec.history :]).permute(2, 0, 3, 1).flatten(2)
         return features.transpose(0, 1).double().numpy(), targets.double().numpy()
 
 
 def fit_ridge(config: Config, source: WindowSource, neighbours: int = 0) -> Ridge:
     """Fit weights to the training split of a record, and λ to its validation split."""
-    features = RidgeInputs.of(source, neighbours)
+    inputs = RidgeInputs.of(source, neighbours)
     channels, leads = len(source.series.variables), source.windows.spec.horizon
-    train = _Part.of(source, features, "train")
+    train = _SplitRows.of(source, inputs, "train")
     count = len(source.series.stations)
     blocks = [slice(first, min(first + _STATION_BLOCK, count)) for first in range(0, count, _STATION_BLOCK)]
-    chosen = _chosen(train, _Part.of(source, features, "val"), blocks, channels, leads)
+    chosen = _chosen(train, _SplitRows.of(source, inputs, "val"), blocks, channels, leads)
     penalties = np.repeat(chosen, leads)[None]
     weights = [masked_ridge(x, y, penalties)[0].astype(np.float32)
                for block in blocks for x, y in zip(*train.rows(block))]  # fmt: skip
-    return Ridge(config, features, torch.as_tensor(np.stack(weights)), tuple(chosen.tolist()))
+    return Ridge(config, inputs, torch.as_tensor(np.stack(weights)), tuple(chosen.tolist()))
 
 
-def _chosen(train: _Part, val: _Part, blocks: list[slice], channels: int, leads: int) -> Array:
+def _chosen(train: _SplitRows, val: _SplitRows, blocks: list[slice], channels: int, leads: int) -> Array:
     """Choose λ of each channel: the one with the least squared error on validation."""
     tried = np.unique(np.linspace(0, leads - 1, _TRIED_LEADS).round().astype(int))
     columns = (np.arange(channels)[:, None] * leads + tried).ravel()

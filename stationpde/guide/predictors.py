@@ -15,7 +15,19 @@ import torch
 from torch import Tensor
 
 from fields.windows import annual_harmonics
-from stationpde.physics import DAY, PLACES, POSITION_FEATURES, THETA, WIND, P, Q, View, ring, slopes_across, steps_back
+from stationpde.physics import (
+    DAY,
+    PLACES,
+    POSITION_FEATURES,
+    THETA,
+    WIND,
+    P,
+    Q,
+    View,
+    differences_across,
+    ring,
+    steps_back,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
@@ -98,7 +110,7 @@ class Predictors:
         core = [now, field, now - self._earlier(departures, 3), self._earlier(departures, 21)]
         columns = [torch.ones_like(now[..., :1]), *(departures[:, last - step] for step in self._station_steps), field]
         columns += [field - self._earlier(view.centre, hours) for hours in _FIELD_CHANGES_H]
-        columns += [view.around.flatten(-2), view.change.flatten(-2), view.drift.flatten(-2)]
+        columns += [view.around.flatten(-2), view.change_3h.flatten(-2), view.change_12h.flatten(-2)]
         hour, regime = _hours(time, now), self._regime(view)
         if "hour" in self.groups:
             near = view.around[..., _NEAR_AND_MIDDLE, :].flatten(-2)
@@ -160,8 +172,8 @@ class Predictors:
         hour = _hours(time, now)
         columns = [torch.ones_like(now[..., :1]), hour, now]
         columns += [self._earlier(departures, hours) for hours in (3, 6, 9, 15, 18, 21)]
-        drift = view.drift[..., _MIDDLE_AND_FAR, :].flatten(-2)
-        columns += [field, self._earlier(view.centre, 6), view.around.flatten(-2), drift]
+        change_12h = view.change_12h[..., _MIDDLE_AND_FAR, :].flatten(-2)
+        columns += [field, self._earlier(view.centre, 6), view.around.flatten(-2), change_12h]
         columns.append(_product(torch.cat([now, field, _slope(view)], -1), hour))
         if self.season:
             columns.append(_seasonal(time, hour))
@@ -173,7 +185,7 @@ class Predictors:
     def _regime(self, view: View) -> Float[Tensor, "batch station 5"]:
         """Return wind, pressure slope at the middle ring (the geostrophic wind, rotated) and dryness of the air."""
         field = view.centre[:, -1]
-        slope = torch.stack([across[..., P] for across in slopes_across(view.around, _MIDDLE_RING)], dim=-1)
+        slope = torch.stack([across[..., P] for across in differences_across(view.around, _MIDDLE_RING)], dim=-1)
         dryness = (field[..., THETA] - field[..., Q])[..., None]
         return torch.cat([field[..., WIND], slope, dryness], dim=-1).clamp(-_LARGEST, _LARGEST)
 
@@ -208,8 +220,8 @@ def _hours(time: Tensor, like: Tensor) -> Float[Tensor, "batch station 4"]:
 
 
 def _slope(view: View) -> Tensor:
-    """Return slopes of all fields across the middle ring, eastwards and northwards."""
-    return torch.cat(slopes_across(view.around, _MIDDLE_RING), dim=-1)
+    """Return the differences of all fields across the middle ring, east minus west and north minus south."""
+    return torch.cat(differences_across(view.around, _MIDDLE_RING), dim=-1)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ class ShareSums:
         self.sums = torch.zeros(leads, channels, members, members, dtype=torch.float64)
         self.windows_of_day = torch.zeros(_DAY_TABLE, dtype=torch.float64)
 
-    def note(self, issue_time: Int64[Tensor, " batch"]) -> None:
+    def count_days(self, issue_time: Int64[Tensor, " batch"]) -> None:
         """Count the windows of each day of issue."""
         days = torch.remainder(torch.div(issue_time.cpu(), int(DAY), rounding_mode="floor"), _DAY_TABLE)
         self.windows_of_day.index_add_(0, days, torch.ones(len(days), dtype=torch.float64))
@@ -127,25 +127,25 @@ def shares_by_days(
     of_variable = each.sum(dim=0, keepdim=True) / seen.sum(dim=0, keepdim=True).clamp(min=1)
     of_all = each.sum(dim=(0, 1), keepdim=True) / seen.sum(dim=(0, 1), keepdim=True).clamp(min=1)
     count = products.shape[-1]
-    # w adds up to one, hence w - w₀ = (I - w₀ 1ᵀ) w: a square form in w as the errors are.
+    # w adds up to one, hence w - w₀ = (I - w₀ 1ᵀ) w: a quadratic form in w as the errors are.
     away = torch.eye(count, dtype=products.dtype) - prior.to(products.dtype)[:, None]
     distance = away.T @ away
     prior_days = _PRIOR_DAYS * _FREE_DAYS / (days + _FREE_DAYS)
-    drawn = days * each + _VARIABLE_DAYS * of_variable + _ALL_DAYS * of_all + prior_days * distance
+    form = days * each + _VARIABLE_DAYS * of_variable + _ALL_DAYS * of_all + prior_days * distance
     weight = prior_days / (days + _VARIABLE_DAYS + _ALL_DAYS + prior_days)
-    return best_shares(drawn), weight
+    return best_shares(form), weight
 
 
-def best_shares(drawn: Float[Tensor, "lead channel member member"]) -> Float[Tensor, "member lead channel"]:
-    """Return the shares without a negative one that minimise a square form; they add up to one.
+def best_shares(form: Float[Tensor, "lead channel member member"]) -> Float[Tensor, "member lead channel"]:
+    """Return the shares w ≥ 0 that minimise the quadratic form wᵀ F w; they add up to one.
 
     The best mean of every set of members is known in closed form; the best set without a negative share is taken.
     """
-    count = drawn.shape[-1]
-    size_of = drawn.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
-    steady = drawn + _TINY * (1.0 + size_of) * torch.eye(count, dtype=drawn.dtype)
-    best = torch.zeros(drawn.shape[:-1], dtype=drawn.dtype)
-    least = torch.full(drawn.shape[:2], torch.inf, dtype=drawn.dtype)
+    count = form.shape[-1]
+    magnitude = form.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
+    steady = form + _TINY * (1.0 + magnitude) * torch.eye(count, dtype=form.dtype)
+    best = torch.zeros(form.shape[:-1], dtype=form.dtype)
+    least = torch.full(form.shape[:2], torch.inf, dtype=form.dtype)
     for size in range(1, count + 1):
         for chosen in combinations(range(count), size):
             rows = torch.tensor(chosen)

@@ -46,8 +46,8 @@ class FirstGuess:
         self.predictors = Predictors(config.data.step_seconds, config.data.history, config.model.guide_groups, season)
         self.last_day = LastDay.of(config, days)
 
-    def new_guide(self, stations: int) -> Guide | Mixture | None:
-        """Return a guide for so many stations, not yet fitted; without one a mixture, if there are simple forecasts."""
+    def new_mixture(self, stations: int) -> Guide | Mixture | None:
+        """Return a guide for so many stations, not yet fitted; else a mixture of the simple forecasts, if any."""
         model, data = self.config.model, self.config.data
         others = len(SIMPLE) if model.simple_members else 0
         keeps_evidence = model.shares == "by_days"

@@ -76,7 +76,7 @@ class StationPDEModel(nn.Module):
         self.router = Router(len(STATE), step_count, model.hidden) if both else None
         self.anchor = Anchor.of(config) if "departure" in model.inputs else None
         self.first_guess = FirstGuess(config, statistics.days)
-        self.guide = self.first_guess.new_guide(len(statistics.stations))
+        self.guide = self.first_guess.new_mixture(len(statistics.stations))
         self.head: StationHead | None = None
         self.embedding: nn.Parameter | None = None
         if model.station_head:

@@ -101,7 +101,7 @@ def history_inputs(
     if features is not None:
         parts.append(features)
     if view is not None:
-        parts += [view.around.flatten(-2), view.change.flatten(-2), view.drift.flatten(-2)]
+        parts += [view.around.flatten(-2), view.change_3h.flatten(-2), view.change_12h.flatten(-2)]
     if embedding is not None:
         parts.append(embedding)
     return torch.cat(parts, dim=-1)

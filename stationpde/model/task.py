@@ -120,7 +120,7 @@ class ModelLearner:
             forecast = model(batch.history, batch.issue_time, guide.horizon)
             assert forecast.guided is not None and forecast.unguided is not None
             sums.add((*forecast.guided, to_observed(forecast.unguided)), batch.future, model.sites.observed_scale)
-            sums.note(batch.issue_time)
+            sums.count_days(batch.issue_time)
         sums.sums, sums.windows_of_day = total(sums.sums), total(sums.windows_of_day)
         if self.config.model.shares == "half_way":
             guide.set_shares(sums.shares(), sums.evidence)

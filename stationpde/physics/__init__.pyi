@@ -30,7 +30,7 @@ from .surroundings import PLACES as PLACES
 from .surroundings import RINGS_KM as RINGS_KM
 from .surroundings import Surroundings as Surroundings
 from .surroundings import View as View
+from .surroundings import differences_across as differences_across
 from .surroundings import ring as ring
 from .surroundings import ring_distances as ring_distances
-from .surroundings import slopes_across as slopes_across
 from .surroundings import steps_back as steps_back

@@ -28,9 +28,9 @@ __all__ = [
     "RINGS_KM",
     "Surroundings",
     "View",
+    "differences_across",
     "ring",
     "ring_distances",
-    "slopes_across",
     "steps_back",
 ]
 
@@ -81,17 +81,20 @@ class View:
     centre : the field at the stations
     around : differences at the latest step, ``[batch, station, 12, channel]``: rings from near to far, in each the
         directions of `COMPASS`
-    change, drift : how ``around`` changed over the last 3 h and 12 h
+    change_3h, change_12h : how ``around`` changed over the last 3 h and 12 h, or the nearest spans that the steps and
+        the history allow (`steps_back`)
     """
 
     centre: Float[Tensor, "batch time station channel"]
     around: Float[Tensor, "batch station place channel"]
-    change: Float[Tensor, "batch station place channel"]
-    drift: Float[Tensor, "batch station place channel"]
+    change_3h: Float[Tensor, "batch station place channel"]
+    change_12h: Float[Tensor, "batch station place channel"]
 
     def of(self, chosen: slice) -> View:
         """Return the view of some of the stations."""
-        return View(self.centre[:, :, chosen], self.around[:, chosen], self.change[:, chosen], self.drift[:, chosen])
+        return View(
+            self.centre[:, :, chosen], self.around[:, chosen], self.change_3h[:, chosen], self.change_12h[:, chosen]
+        )  # fmt: skip
 
 
 class Surroundings(nn.Module):
@@ -109,7 +112,7 @@ class Surroundings(nn.Module):
         places = (lat + np.degrees(north / _EARTH_KM), lon + np.degrees(east / _EARTH_KM / narrow))
         flat = tuple(p.ravel() for p in places)
         self.readout = GridToStation(GridReadout.of(grid, altitude, (*flat, np.zeros(flat[0].size))))
-        self.stations, self.places = len(stations), PLACES
+        self.station_count = len(stations)
         self.back = tuple(steps_back(hours, step_seconds, history) for hours in _CHANGES_H)
 
     def forward(
@@ -121,7 +124,7 @@ class Surroundings(nn.Module):
         last = fields.shape[1] - 1
         steps = [last, *(last - back for back in self.back)]
         read = self.readout(torch.stack([fields[:, step] for step in steps], dim=1), complete=True)
-        read = read.reshape(*read.shape[:2], self.stations, self.places, -1)
+        read = read.reshape(*read.shape[:2], self.station_count, PLACES, -1)
         away = [read[:, n] - centre[:, step].unsqueeze(-2) for n, step in enumerate(steps)]
         return View(centre, away[0], away[0] - away[1], away[0] - away[2])
 
@@ -131,7 +134,7 @@ def ring(number: int) -> slice:
     return slice(number * len(COMPASS), (number + 1) * len(COMPASS))
 
 
-def slopes_across(
+def differences_across(
     around: Float[Tensor, "batch station place channel"], number: int
 ) -> tuple[Float[Tensor, "batch station channel"], Float[Tensor, "batch station channel"]]:
     """Return the differences across a ring: east minus west, and north minus south."""

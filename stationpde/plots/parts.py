@@ -76,19 +76,19 @@ def whole_of(scores: Scores) -> str:
     return named[0] if named else next(iter(scores))
 
 
-def relative_increase(scores: Scores, full: str) -> dict[str, dict[str, float]]:
+def relative_increase(scores: Scores, whole: str) -> dict[str, dict[str, float]]:
     """Compute by how many per cent MSE grows without each part.
 
     Parameters
     ----------
     scores : ``{part: {variable: mse}}`` with the whole model among them
-    full : the name of the whole model
+    whole : the name of the whole model
     """
-    whole = scores[full]
+    reference = scores[whole]
     return {
-        part: {name: 100.0 * (mse / whole[name] - 1.0) for name, mse in entry.items() if whole.get(name)}
+        part: {name: 100.0 * (mse / reference[name] - 1.0) for name, mse in entry.items() if reference.get(name)}
         for part, entry in scores.items()
-        if part != full
+        if part != whole
     }
 
 

@@ -4,6 +4,7 @@ from .checkpoint import load_weights as load_weights
 from .checkpoint import read_checkpoint as read_checkpoint
 from .checkpoint import weights_sha256 as weights_sha256
 from .checkpoint import write_checkpoint as write_checkpoint
+from .find_observations import observations_of_run as observations_of_run
 from .loading import LoadedRun as LoadedRun
 from .loading import load_run as load_run
 from .lock import RunLock as RunLock
@@ -20,4 +21,3 @@ from .sealed import read_sealed as read_sealed
 from .sealed import write_sealed as write_sealed
 from .tensor_file import encode as encode
 from .tensor_file import read_tensors as read_tensors
-from .trained_on import observations_of_run as observations_of_run

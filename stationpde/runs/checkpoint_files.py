@@ -25,7 +25,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "clear_scratch",
     "file_hash",
-    "is_name",
+    "is_checkpoint_name",
     "listed",
     "name_of",
     "newest_valid",
@@ -47,7 +47,7 @@ def name_of(step: int) -> str:
     return f"step-{step}"
 
 
-def is_name(name: str) -> bool:
+def is_checkpoint_name(name: str) -> bool:
     """Return whether a name is one that checkpoints have: ``step-N``."""
     return _NAME.fullmatch(name) is not None
 

@@ -1,4 +1,8 @@
-"""The observations that a run was trained on, where they can be found again."""
+"""Find the observations that a run was trained on.
+
+Whether observations are the same as those of training is checked elsewhere: in `RunDirectory.require_same` of
+`stationpde.runs.run_directory` when a run resumes.
+"""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ class RunDirectory:
         """Return the checkpoint of a name that is in the run's folder."""
         names = [path.name for path in checkpoint_files.listed(self.checkpoints)]
         listed = ", ".join(["best", "last", *names])
-        if not isinstance(which, str) or not checkpoint_files.is_name(which):
+        if not isinstance(which, str) or not checkpoint_files.is_checkpoint_name(which):
             raise UsageError(
                 f"'{which}' is no name of a checkpoint; this run has {listed}", code="SPDE-T058",
                 where=str(self.path), do="--checkpoint best",

@@ -88,7 +88,7 @@ def test_days_are_counted_and_not_windows_and_ranks_add_up():
     parts = [ShareSums(2, 1, 5) for _ in range(2)]
     times = torch.arange(40) * (DAY // 8) + 20_000 * DAY  # five days, eight windows each
     for part, chosen in zip(parts, (times[::2], times[1::2])):
-        part.note(chosen)
+        part.count_days(chosen)
     whole = ShareSums(2, 1, 5)
     whole.windows_of_day = parts[0].windows_of_day + parts[1].windows_of_day
     assert whole.evidence[:2] == (40.0, 5.0)

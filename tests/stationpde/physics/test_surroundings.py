@@ -38,7 +38,7 @@ def test_a_ramp_is_seen_higher_in_the_east_and_level_in_the_north(model):
     assert (east > 0.05).all() and torch.allclose(east, -west, atol=1e-5)
     assert torch.allclose(north, torch.zeros_like(north), atol=1e-5)
     assert view.around.shape == (1, 12, PLACES, 5)
-    assert not view.change.any() and not view.drift.any()
+    assert not view.change_3h.any() and not view.change_12h.any()
 
 
 def test_changes_of_the_surroundings_are_those_of_their_differences(model):
@@ -47,7 +47,7 @@ def test_changes_of_the_surroundings_are_those_of_their_differences(model):
     fields = torch.randn(1, 5, 5, *grid.shape)
     view, before = sees(fields, model.sites.read(fields)), sees(fields[:, :4], model.sites.read(fields[:, :4]))
     assert sees.back == (1, 2)
-    torch.testing.assert_close(view.change, view.around - before.around)
+    torch.testing.assert_close(view.change_3h, view.around - before.around)
 
 
 def test_spans_are_whole_steps_within_the_history():
@@ -109,14 +109,14 @@ def test_predictors_are_made_of_what_they_say(groups):
     def moved(departures=departures, view=view, time=time, place=place):
         return (makes.pooled(departures, view, time, place) != before).any(dim=1)[0].tolist()
 
-    elsewhere = replace(view, around=draw(1, 3, 12, 5), change=draw(1, 3, 12, 5), drift=draw(1, 3, 12, 5))
+    elsewhere = replace(view, around=draw(1, 3, 12, 5), change_3h=draw(1, 3, 12, 5), change_12h=draw(1, 3, 12, 5))
     assert moved(departures=draw(1, 16, 3, 5)) == ["station" in names for names in origins]
     assert moved(view=elsewhere) == ["surroundings" in names for names in origins]
     assert moved(view=replace(elsewhere, centre=draw(1, 16, 3, 5))) == ["field" in names for names in origins]
     assert moved(time=time + 4000) == ["hour" in names for names in origins]
     assert moved(place=draw(3, 3)) == ["place" in names for names in origins]
     later = replace(view, centre=torch.cat([draw(1, 15, 3, 5), view.centre[:, -1:]], 1),
-                    change=elsewhere.change, drift=elsewhere.drift)  # fmt: skip
+                    change_3h=elsewhere.change_3h, change_12h=elsewhere.change_12h)  # fmt: skip
     assert moved(view=later) == ["tendency" in names for names in origins]
 
 
