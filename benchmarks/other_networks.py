@@ -92,7 +92,7 @@ def finished_cells(plan: BenchmarkPlan) -> Iterator[Cell]:
         path = plan.cell_folder / f"{task.name}.json"
         if path.exists():
             cell = read_cell(path)
-            if cell.settings == contestant(task.model).settings(task, cell.about["data"]["fingerprint"]):
+            if cell.settings_sha256 == contestant(task.model).settings(task, cell.about["data"]["fingerprint"]):
                 yield replace(cell, task=task)
 
 

@@ -170,7 +170,7 @@ class Bench:
                 f"{path.name} is of other data ({cell.about['data'].get('name')})", code="SPDE-B002", where=str(path),
                 do="choose another -o, or another --cells",
             )  # fmt: skip
-        if cell.settings == contestant(task.model).settings(task, self.series.fingerprint):
+        if cell.settings_sha256 == contestant(task.model).settings(task, self.series.fingerprint):
             return cell
         if self.plan.keep_stale:
             self.stale.append(task.name)

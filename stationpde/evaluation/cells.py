@@ -37,10 +37,13 @@ _MOST_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """One model under one protocol from one seed, with all facts that tables show."""
+    """One model under one protocol from one seed, with all facts that tables show.
+
+    ``settings_sha256`` (``settings`` in the file) is the hash of the settings by which a finished cell is recognised.
+    """
 
     task: Task
-    settings: str
+    settings_sha256: str
     about: Mapping[str, Any]
     statistics: ErrorStatistics
 
@@ -70,7 +73,7 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of the file of the cell."""
-        head = {"kind": _KIND, "schema_version": _SCHEMA, **self.task.to_dict(), "settings": self.settings}
+        head = {"kind": _KIND, "schema_version": _SCHEMA, **self.task.to_dict(), "settings": self.settings_sha256}
         return {**head, **self.about, "statistics": self.statistics.to_dict()}
 
 

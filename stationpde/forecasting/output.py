@@ -50,8 +50,8 @@ def check_output(path: Path, force: bool) -> None:
     atomic.write_probe(path.parent)
 
 
-def output_for(pattern: str | Path, label: str) -> Path:
-    """Return the file of one forecast: ``{time}`` in a name becomes its issue time.
+def output_for(pattern: str | Path, stamp: str) -> Path:
+    """Return the file of one forecast: ``{time}`` in a name becomes its issue time, written as ``stamp``.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def output_for(pattern: str | Path, label: str) -> Path:
             f"'{odd[0]}' in the name of the output stands for nothing", code="SPDE-T097",
             do="write {time} for the issue time, or leave out the braces",
         )  # fmt: skip
-    return Path(str(pattern).replace("{time}", label))
+    return Path(str(pattern).replace("{time}", stamp))
 
 
 def write_forecast(ds: xr.Dataset, path: str | Path, *, force: bool = False) -> Path:

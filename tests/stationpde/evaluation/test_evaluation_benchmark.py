@@ -212,9 +212,9 @@ def test_cells_of_other_settings_are_computed_again_unless_they_are_to_be_kept(t
     other = replace(plan, overrides=(*TINY, "data.history=6"))
     kept, bench = run_benchmark(replace(other, keep_stale=True), small_series())
     assert bench.stale == ["w2k-like-24h-persistence"] and "other settings" in markdown(kept)
-    before = read_cell(plan.cell_folder / "w2k-like-24h-persistence.json").settings
+    before = read_cell(plan.cell_folder / "w2k-like-24h-persistence.json").settings_sha256
     run_benchmark(other, small_series())
-    assert read_cell(plan.cell_folder / "w2k-like-24h-persistence.json").settings != before
+    assert read_cell(plan.cell_folder / "w2k-like-24h-persistence.json").settings_sha256 != before
 
 
 def test_cells_of_other_data_are_refused(tmp_path):
