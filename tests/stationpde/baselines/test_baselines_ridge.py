@@ -97,7 +97,7 @@ def test_inputs_of_the_regression_are_those_described():
 
     found = see(batch)
 
-    scaled = see.inputs.scaled(see.inputs.filled(batch.history, batch.issue_time))
+    scaled = see.scaled(batch)
     hour = int(batch.issue_time[1]) % 86400 // 21600
     near = see.neighbours[3]
     last, change = scaled[1, -1, near], scaled[1, -1, near] - scaled[1, -2, near]
