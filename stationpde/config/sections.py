@@ -259,8 +259,9 @@ class LossSection(Section):
 class TrainSection(Section):
     """Optimisation, validation, checkpoints and resources of training."""
 
-    epochs: Count = 2
-    """Passes of the field over the training windows; with a guide more of them gain next to nothing."""
+    epochs: Count | Literal["auto"] = 2
+    """Passes of the field over the training windows. ``auto``: one for each 55 days of training, at least two and at
+    most eight, so that a record of weeks is not learned by heart and one of a year is learned."""
     max_steps: Count | None = None
     """Steps after which training ends, if that is before the last epoch."""
     batch: Annotated[Whole, Field(ge=1, le=65536)] = 8
