@@ -213,9 +213,14 @@ class ModelSection(Section):
 
     @model_validator(mode="after")
     def _has_a_branch(self) -> ModelSection:
-        if not (self.pde_branch or self.data_branch):
-            raise ValueError("one of pde_branch and data_branch is needed to carry the field forward")
+        if not (self.pde_branch or self.data_branch) and self.guide == "none":
+            raise ValueError("one of pde_branch and data_branch is needed to carry the field forward where no guide is")
         return self
+
+    @property
+    def evolves(self) -> bool:
+        """Whether a branch carries the field forward; without one only the guide forecasts."""
+        return self.pde_branch or self.data_branch
 
 
 class PDESection(Section):

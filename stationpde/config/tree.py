@@ -200,6 +200,19 @@ class Config(Section):
             tree = merged(tree, change, replace=True)
         return Config.parse(tree, where="ablation")
 
+    def for_stations_only(self) -> Config:
+        """Return the configuration that forecasts at stations from the guide alone: no field is evolved or trained."""
+        if self.model.guide == "none":
+            raise ConfigError(
+                f"a forecast at stations alone is made of first guesses, and variant '{self.variant}' has none",
+                code="SPDE-C001", where="--stations-only", do="--variant default",
+            )  # fmt: skip
+        change = {
+            "model": {"pde_branch": False, "data_branch": False, "station_head": False},
+            "train": {"epochs": 1, "max_steps": 1},
+        }
+        return Config.parse(merged(self.tree(), change), where="--stations-only")
+
     def tree(self) -> dict[str, Any]:
         """Return the configuration as nested plain values."""
         return self.model_dump(mode="json")
