@@ -127,6 +127,16 @@ def test_the_gate_counts_codes_and_infinities_and_reads_them_as_missing(network)
     assert "SPDE-D018" in gate.report().codes()
 
 
+def test_the_gate_of_the_writing_pass_converts_alike_and_keeps_nothing(network):
+    values = in_unit(network, "t", "degC")
+    values[3, 2] = -9999.0
+    surveying, writing = UnitGate({"t": "degC"}), UnitGate({"t": "degC"}, keeps_sample=False)
+    expected, converted = surveying.convert("t", values), writing.convert("t", values)
+    np.testing.assert_array_equal(converted.values, expected.values)
+    np.testing.assert_array_equal(converted.codes, expected.codes)
+    assert writing.counts == {} and writing.sample("t")[1].size == 0 < surveying.sample("t")[1].size
+
+
 def test_the_gate_judges_blocks_of_times_and_of_stations_alike(network):
     for blocks in ([(slice(0, 200), slice(None)), (slice(200, 400), slice(None))],
                    [(slice(None), slice(0, 8)), (slice(None), slice(8, 20))]):  # fmt: skip

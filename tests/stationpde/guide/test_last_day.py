@@ -29,7 +29,7 @@ def drawn(seed=0):
 def test_a_season_that_shifts_everything_alike_leaves_the_predictors_alone(shifts):
     departures, view = drawn()
     shift = torch.tensor([0.0, 0.0, *shifts], dtype=torch.float64)
-    there = View(view.centre + shift, view.around, view.change, view.drift)
+    there = View(view.centre + shift, view.around, view.change_3h, view.change_12h)
     day = LastDay(8)
     plain, seen = day.subtract_level(departures, view)
     moved, seen_there = day.subtract_level(departures + shift, there)
