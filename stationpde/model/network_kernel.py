@@ -25,7 +25,7 @@ from pde_ops.backends.fused.build import load_library
 from pde_ops.backends.fused.engine import choose_engine
 from pde_ops.transforms import is_transforming
 
-__all__ = ["apply_network", "is_compiled_here"]
+__all__ = ["apply_network", "dense", "is_compiled_here", "run_backward", "run_forward"]
 
 _TAPS = 9
 _MOST_SUMS = 8  # results for which `network.c` has registers
@@ -143,22 +143,53 @@ def _addresses(tensors: Sequence[Tensor | None]) -> np.ndarray[Any, np.dtype[np.
     return np.array([0 if tensor is None else tensor.data_ptr() for tensor in tensors], np.int64)
 
 
+def run_forward(dense: Sequence[Tensor | None], *, recorded: bool) -> tuple[Tensor, Tensor | None]:
+    """Return the outputs, and if recorded what the way back needs beside the inputs of `apply_network`, all dense."""
+    fields, last = dense[0], dense[8]
+    assert fields is not None and last is not None
+    batch, _, ny, nx = fields.shape
+    kernel = _of(fields, last)
+    before = fields.new_empty(batch, last.shape[1], kernel.values(ny, nx)) if recorded else None
+    outputs = fields.new_empty(batch, last.shape[0], ny, nx)
+    threads, recording = torch.get_num_threads(), 0 if before is None else before.data_ptr()
+    addresses = _addresses(dense)  # named, so that it lives as long as the call
+    if kernel.forward(addresses.ctypes.data, batch, ny, nx, recording, outputs.data_ptr(), threads):
+        raise MemoryError("no memory for the planes of a network")
+    return outputs, before
+
+
+def run_backward(
+    inputs: Sequence[Tensor | None], before: Tensor, seed: Tensor, wanted: Sequence[bool]
+) -> list[Tensor | None]:
+    """Return the derivatives by all inputs but the sun; those by fields only if they are ``wanted``."""
+    fields, last = inputs[0], inputs[8]
+    assert fields is not None and last is not None
+    batch, _, ny, nx = fields.shape
+    results = [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]
+    results[2] = None
+    for place, want in enumerate(wanted):
+        results[place] = results[place] if want else None
+    written = [result for place, result in enumerate(results) if place != 2]
+    read, write = _addresses(inputs), _addresses(written)
+    failed = _of(fields, last).backward(
+        read.ctypes.data, batch, ny, nx, before.data_ptr(), seed.data_ptr(), write.ctypes.data, torch.get_num_threads()
+    )
+    if failed:
+        raise MemoryError("no memory for the derivatives of a network")
+    return results
+
+
+def dense(tensor: Tensor | None) -> Tensor | None:
+    """Return a tensor whose memory a kernel can read."""
+    return None if tensor is None else tensor.resolve_neg().contiguous()
+
+
 class _Network(Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor | None) -> Tensor:
-        dense = [None if tensor is None else tensor.resolve_neg().contiguous() for tensor in inputs]
-        fields, last = dense[0], dense[8]
-        assert fields is not None and last is not None
-        batch, _, ny, nx = fields.shape
-        kernel = _of(fields, last)
-        recorded = any(ctx.needs_input_grad)
-        before = fields.new_empty(batch, last.shape[1], kernel.values(ny, nx)) if recorded else None
-        outputs = fields.new_empty(batch, last.shape[0], ny, nx)
-        threads, recording = torch.get_num_threads(), 0 if before is None else before.data_ptr()
-        addresses = _addresses(dense)  # named, so that it lives as long as the call
-        if kernel.forward(addresses.ctypes.data, batch, ny, nx, recording, outputs.data_ptr(), threads):
-            raise MemoryError("no memory for the planes of a network")
-        ctx.save_for_backward(before, *dense)
+        here = [dense(tensor) for tensor in inputs]
+        outputs, before = run_forward(here, recorded=any(ctx.needs_input_grad))
+        ctx.save_for_backward(before, *here)
         return outputs
 
     @staticmethod
@@ -167,22 +198,8 @@ class _Network(Function):
         needed = ctx.needs_input_grad
         if torch.is_grad_enabled():
             return _again(inputs, gradients[0], needed)
-        fields, last, seed = inputs[0], inputs[8], gradients[0].resolve_neg().contiguous()
-        batch, _, ny, nx = fields.shape
-        # The kernel writes the derivatives by all but the sun; those by fields only if they are wanted.
-        results = [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]
-        results[2] = None
-        for place in (0, 1):
-            results[place] = results[place] if needed[place] else None
-        written = [result for place, result in enumerate(results) if place != 2]
-        read, write = _addresses(inputs), _addresses(written)
-        failed = _of(fields, last).backward(
-            read.ctypes.data, batch, ny, nx, before.data_ptr(), seed.data_ptr(), write.ctypes.data,
-            torch.get_num_threads(),
-        )  # fmt: skip
-        if failed:
-            raise MemoryError("no memory for the derivatives of a network")
-        return tuple(results)
+        seed = gradients[0].resolve_neg().contiguous()
+        return tuple(run_backward(inputs, before, seed, needed[:2]))
 
 
 def _again(inputs: Sequence[Tensor | None], seed: Tensor, needed: Sequence[bool]) -> tuple[Tensor | None, ...]:

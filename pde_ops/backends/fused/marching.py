@@ -101,32 +101,63 @@ def march_forward(
     recording: bool,
 ) -> tuple[Tensor, Record]:
     """Return the last state, and what the way back needs if it is being recorded."""
-    steps, every = pattern
-    compiled, (batch, fields, ny, nx) = call.compiled, state.shape
-    side = samples_side_by_side(batch, nx) if compiled.engine.name == "c" else 1
-    launch, saved = compiled.forward_launch(call.kind, state.dtype, recording=recording, side=side)
-    shape = (batch // side, fields, ny, nx * side)
-    # What nobody asks for later lies in a ring: the state a step reads, and the one that decay refers to.
-    ring = steps + 1 if recording else min(steps, every if decay is not None else 1) + 1
-    states = state.new_empty(ring, *shape)
+    batch, _, _, nx = state.shape
+    side = samples_side_by_side(batch, nx) if call.compiled.engine.name == "c" else 1
+    states = new_states(pattern, state, side, decays=decay is not None, recording=recording)
     _lay_out(states[0], state, side)
+    joined = [None if t is None else laid_out(t, side) for t in (added, decay)]
+    record = run_forward(
+        call, pattern, side, states, coefficients, factor, *joined, _held(closures, side), recording=recording
+    )
+    last = last_state(pattern, states)
+    return last.clone() if side == 1 else taken_apart(last, side), record  # never a view: the states are saved
+
+
+def new_states(pattern: Pattern, like: Tensor, side: int, *, decays: bool, recording: bool) -> Tensor:
+    """Return the place of all states of a march, laid out; the first is for the caller to write."""
+    (steps, every), (batch, fields, ny, nx) = pattern, like.shape
+    # What nobody asks for later lies in a ring: the state a step reads, and the one that decay refers to.
+    ring = steps + 1 if recording else min(steps, every if decays else 1) + 1
+    return like.new_empty(ring, batch // side, fields, ny, nx * side)
+
+
+def last_state(pattern: Pattern, states: Tensor) -> Tensor:
+    """Return the state that a march ended with."""
+    return states[pattern[0] % len(states)]
+
+
+def run_forward(
+    call: Call,
+    pattern: Pattern,
+    side: int,
+    states: Tensor,
+    coefficients: Tensor,
+    factor: Tensor,
+    added: Tensor | None,
+    decay: Tensor | None,
+    closures: Sequence[Tensor],
+    *,
+    recording: bool,
+) -> Record:
+    """Take all steps from the first of the ``states``; all fields are laid out. Return what the way back needs."""
+    (steps, every), (ring, *shape) = pattern, states.shape
+    compiled = call.compiled
+    launch, saved = compiled.forward_launch(call.kind, states.dtype, recording=recording, side=side)
     numbers = np.arange(steps)
     blocks, places = {"field": states, "output": states}, {"field": numbers % ring, "output": (numbers + 1) % ring}
     stored: list[Tensor | None] = []
     for kind, count in (("stage", compiled.stored), ("saved", saved)):
-        stored.append(state.new_empty(steps if recording else 1, shape[0], count, *shape[2:]) if count else None)
+        stored.append(states.new_empty(steps if recording else 1, shape[0], count, *shape[2:]) if count else None)
         if stored[-1] is not None:
             blocks[kind], places[kind] = stored[-1], numbers if recording else 0 * numbers
-    held = _held(closures, side)
-    joined = tuple(None if t is None else laid_out(t, side) for t in (added, decay))
-    planes, joins = _wide_planes(call, side), (*joined, None, None, None)
+    planes, joins = _wide_planes(call, side), (added, decay, None, None, None)
     launch(
-        Arguments(shape[0], blocks, held, planes, coefficients, factor, call.dt, call.rows, steps, every, places, joins)
+        Arguments(
+            shape[0], blocks, closures, planes, coefficients, factor, call.dt, call.rows, steps, every, places, joins
+        )
     )
     read = compiled.to_save(call.kind)[1] if recording else ()
-    record = Record(side, states, stored[0], stored[1], [held[k] for k in read], joined[1])
-    last = states[steps % ring]
-    return last.clone() if side == 1 else taken_apart(last, side), record  # never a view: the states are saved
+    return Record(side, states, stored[0], stored[1], [closures[k] for k in read], decay)
 
 
 def march_back(
@@ -139,14 +170,29 @@ def march_back(
     needed: Sequence[bool],
 ) -> Gradients:
     """Return the derivatives; ``needed``: by state, coefficients, factor, what is added, decay, and each closure."""
+    side, seeds = record.side, record.states.new_empty(2, *record.states.shape[1:])
+    _lay_out(seeds[0], grad_output, side)
+    g = run_back(call, pattern, record, seeds, coefficients, factor, needed)
+    apart = [None if t is None else taken_apart(t, side) for t in (g.added, g.decay, *g.closures)]
+    return Gradients(taken_apart(g.state, side), g.coefficients, g.factor, apart[0], apart[1], apart[2:])
+
+
+def run_back(
+    call: Call,
+    pattern: Pattern,
+    record: Record,
+    seeds: Tensor,
+    coefficients: Tensor,
+    factor: Tensor,
+    needed: Sequence[bool],
+) -> Gradients:
+    """Return the derivatives as `march_back` does, from the first of two ``seeds``; all fields are laid out."""
     steps, every = pattern
     compiled, side, states = call.compiled, record.side, record.states
     wants = wanted_kinds(needed[1], needed[2], needed[5:])
     adjoint = compiled.adjoint(call.kind, states.dtype, wants, side)
     assert not adjoint.idle_fields  # a step starts from the state itself
     shape = states.shape[1:]
-    seeds = states.new_empty(2, *shape)
-    _lay_out(seeds[0], grad_output, side)
     backwards = np.arange(steps)[::-1]
     blocks = {"field": states, "seed": seeds, "gradient field": seeds}
     places = {"field": backwards, "seed": np.arange(steps) % 2, "gradient field": np.arange(1, steps + 1) % 2}
@@ -155,7 +201,7 @@ def march_back(
             blocks[kind], places[kind] = tensor, backwards
     if record.intermediates is not None:
         blocks["gradient stage"] = record.intermediates.new_empty(record.intermediates.shape[1:])
-    by_closure = states.new_zeros(compiled.traced.closures, shape[0], *shape[2:])
+    by_closure = states.new_zeros(compiled.traced.closures if any(needed[5:]) else 0, shape[0], *shape[2:])
     blocks["gradient closure"] = by_closure
     decay = record.decay
     by_added, by_decay = (states.new_zeros(shape) if want else None for want in needed[3:5])
@@ -171,12 +217,12 @@ def march_back(
     count = coefficients.shape[0]
     idle = [not want or k in adjoint.idle_closures for k, want in enumerate(needed[5:])]
     return Gradients(
-        taken_apart(seeds[steps % 2], side),
+        seeds[steps % 2],
         by_scalar[:count] if needed[1] else None,
         by_scalar[count:] if needed[2] else None,
-        None if by_added is None else taken_apart(by_added, side),
-        None if by_decay is None else taken_apart(by_decay, side),
-        [None if absent else taken_apart(by_closure[k], side) for k, absent in enumerate(idle)],
+        by_added,
+        by_decay,
+        [None if absent else by_closure[k] for k, absent in enumerate(idle)],
     )
 
 
