@@ -123,7 +123,7 @@ def by_parts(course: Course, number: int, *inputs: Tensor | None) -> Tensor:
     if any(tensor is not None for tensor in (closure, *terms)):
         added, decay = apply_terms(field, closure, factor, *terms, course.surroundings)
     scale, centre = (each[:, None, None] for each in course.scale)
-    bases = [taken_apart(base, course.side) for base in course.bases[number]]
+    bases = [taken_apart(base, field.shape[-1], course.side) for base in course.bases[number]]
     later = repeat(course.call, course.pattern, field * scale + centre, coefficients, gamma, added, decay, bases)
     return (later - centre) / scale
 

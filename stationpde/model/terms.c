@@ -7,7 +7,7 @@
  * Differences are slopes and curvatures over RADII distances with a replicated border; see `terms_kernel.py`. Samples lie
  * side by side, value by value, so that rows are long and a neighbour eastwards is a group of samples away. Inputs are
  * [sample, channel, y, x]; the three results, and derivatives by them, lie as a march takes them: [group, channel, y,
- * x and sample]. With one sample a group that is the same.
+ * x and sample], rows padded to LAID values. With one sample a group that is the same, without padding.
  *
  * Defined before this point, after the vector types: RADII.
  */
@@ -17,6 +17,7 @@
 #define MIXED 5                                              /* inputs of radiation, and of the regime */
 #define UNROLL _Pragma("GCC unroll 16")
 #define UP(n) (((n) + LANES - 1) / LANES * LANES)
+#define LAID(row, side) ((side) == 1 ? (row) : ((row) + 15) / 16 * 16)
 enum { EASTWARD, NORTHWARD, CURVED };
 
 typedef struct {
@@ -58,7 +59,7 @@ static void scatter(real *to, const real *from, long channels, long channel, lon
 /* One row of what is laid out: place it, or a copy with zeros behind it. */
 INLINE long laid_out(long c, long y, const Sizes *s, const Group *g)
 {
-    return ((g->first / s->side * FIELDS + c) * s->ny + y) * g->row;
+    return ((g->first / s->side * FIELDS + c) * s->ny + y) * LAID(g->row, s->side);
 }
 static void put_row(real *all, const real *row, long c, long y, const Sizes *s, const Group *g)
 {
@@ -80,6 +81,7 @@ static void take_in(real *in, const Inputs *k, real *state, const Sizes *s, cons
                 real *to = state + laid_out(c, y, s, g);
                 const real scale = k->scale[c], centre = k->centre[c];
                 for (long i = 0; i < g->row; i++) to[i] = row[i] * scale + centre;
+                for (long i = g->row; i < LAID(g->row, s->side); i++) to[i] = 0;
             }
             for (long i = 0; i < g->ghosts; i++) {
                 in[i] = row[i % g->count];
@@ -166,9 +168,11 @@ void terms_end(const real *state, const real *scale, const real *centre, real *f
         const Group g = group_of(&s, first);
         for (long c = 0; c < FIELDS; c++)
             for (long b = 0; b < s.side; b++) {
-                const real *from = state + laid_out(c, 0, &s, &g) + b;
                 real *to = fields + ((first + b) * FIELDS + c) * s.ny * s.nx;
-                for (long i = 0; i < s.ny * s.nx; i++) to[i] = (from[i * s.side] - centre[c]) / scale[c];
+                for (long y = 0; y < s.ny; y++, to += s.nx) {
+                    const real *from = state + laid_out(c, y, &s, &g) + b;
+                    for (long x = 0; x < s.nx; x++) to[x] = (from[x * s.side] - centre[c]) / scale[c];
+                }
             }
     }
 }
@@ -179,9 +183,11 @@ void terms_begin_back(const real *by_fields, const real *scale, real *by_state, 
         const Group g = group_of(&s, first);
         for (long c = 0; c < FIELDS; c++)
             for (long b = 0; b < s.side; b++) {
-                real *to = by_state + laid_out(c, 0, &s, &g) + b;
                 const real *from = by_fields + ((first + b) * FIELDS + c) * s.ny * s.nx;
-                for (long i = 0; i < s.ny * s.nx; i++) to[i * s.side] = from[i] / scale[c];
+                for (long y = 0; y < s.ny; y++, from += s.nx) {
+                    real *to = by_state + laid_out(c, y, &s, &g) + b;
+                    for (long x = 0; x < s.nx; x++) to[x * s.side] = from[x] / scale[c];
+                }
             }
     }
 }

@@ -2,7 +2,8 @@
 
 On a narrow grid the ends of a row cost as much as the row. So samples of a batch are interleaved, value by value:
 ``[sample, y, x]`` becomes ``[group, y, x · side]``, and a kernel made for that sees rows ``side`` times as long. A
-march is laid out once and runs all of its steps like that.
+march is laid out once and runs all of its steps like that. Rows are then padded to whole vectors; nothing that is read
+depends on what lies there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from .binding import Arguments
 from .compiled import Call
+from .emit_c import row_values
 from .plan import wanted_kinds
 
 __all__ = ["Gradients", "Pattern", "Record", "march_back", "march_forward", "samples_side_by_side"]
@@ -36,14 +38,24 @@ def interleaved(tensor: Tensor, side: int) -> Tensor:
     return tensor if side == 1 else tensor.reshape(-1, side, *tensor.shape[1:]).movedim(1, -1)
 
 
+def values_of(rows: Tensor, nx: int, side: int) -> Tensor:
+    """View rows of values ``[…, y, x · side and padding]`` as ``[…, y, x, side]``; with one sample as they are."""
+    return rows if side == 1 else rows[..., : nx * side].unflatten(-1, (nx, side))
+
+
 def laid_out(tensor: Tensor, side: int) -> Tensor:
-    """Copy ``[batch, …, y, x]`` to ``[group, …, y, x · side]``, dense."""
-    return tensor.contiguous() if side == 1 else interleaved(tensor, side).flatten(-2)
+    """Copy ``[batch, …, y, x]`` to ``[group, …, y, x · side and padding]``, dense."""
+    if side == 1:
+        return tensor.contiguous()
+    batch, *between, nx = tensor.shape
+    rows = tensor.new_zeros(batch // side, *between, row_values(nx, side))
+    values_of(rows, nx, side).copy_(interleaved(tensor, side))
+    return rows
 
 
-def taken_apart(tensor: Tensor, side: int) -> Tensor:
-    """Undo `laid_out`."""
-    return tensor if side == 1 else tensor.view(*tensor.shape[:-1], -1, side).movedim(-1, 1).flatten(0, 1)
+def taken_apart(rows: Tensor, nx: int, side: int) -> Tensor:
+    """Undo `laid_out`, for a grid of ``nx`` columns."""
+    return rows if side == 1 else values_of(rows, nx, side).movedim(-1, 1).flatten(0, 1)
 
 
 @dataclass(slots=True)
@@ -52,7 +64,7 @@ class Record:
 
     Attributes
     ----------
-    states : before each step, and after the last, ``[step, group, field, y, x · side]``
+    states : before each step, and after the last, ``[step, group, field, y, x · side and padding]``
     intermediates, values : of each step, see `compiled.Stored`
     closures : those that the adjoint reads, in order
     """
@@ -110,7 +122,7 @@ def march_forward(
         call, pattern, side, states, coefficients, factor, *joined, _held(closures, side), recording=recording
     )
     last = last_state(pattern, states)
-    return last.clone() if side == 1 else taken_apart(last, side), record  # never a view: the states are saved
+    return last.clone() if side == 1 else taken_apart(last, nx, side), record  # never a view: the states are saved
 
 
 def new_states(pattern: Pattern, like: Tensor, side: int, *, decays: bool, recording: bool) -> Tensor:
@@ -118,7 +130,7 @@ def new_states(pattern: Pattern, like: Tensor, side: int, *, decays: bool, recor
     (steps, every), (batch, fields, ny, nx) = pattern, like.shape
     # What nobody asks for later lies in a ring: the state a step reads, and the one that decay refers to.
     ring = steps + 1 if recording else min(steps, every if decays else 1) + 1
-    return like.new_empty(ring, batch // side, fields, ny, nx * side)
+    return like.new_empty(ring, batch // side, fields, ny, row_values(nx, side))
 
 
 def last_state(pattern: Pattern, states: Tensor) -> Tensor:
@@ -170,11 +182,11 @@ def march_back(
     needed: Sequence[bool],
 ) -> Gradients:
     """Return the derivatives; ``needed``: by state, coefficients, factor, what is added, decay, and each closure."""
-    side, seeds = record.side, record.states.new_empty(2, *record.states.shape[1:])
+    side, nx, seeds = record.side, grad_output.shape[-1], record.states.new_empty(2, *record.states.shape[1:])
     _lay_out(seeds[0], grad_output, side)
     g = run_back(call, pattern, record, seeds, coefficients, factor, needed)
-    apart = [None if t is None else taken_apart(t, side) for t in (g.added, g.decay, *g.closures)]
-    return Gradients(taken_apart(g.state, side), g.coefficients, g.factor, apart[0], apart[1], apart[2:])
+    apart = [None if t is None else taken_apart(t, nx, side) for t in (g.added, g.decay, *g.closures)]
+    return Gradients(taken_apart(g.state, nx, side), g.coefficients, g.factor, apart[0], apart[1], apart[2:])
 
 
 def run_back(
@@ -228,17 +240,20 @@ def run_back(
 
 def _lay_out(place: Tensor, tensor: Tensor, side: int) -> None:
     """Copy ``[batch, …, y, x]`` to a place as `laid_out` does."""
-    (place if side == 1 else place.view(*place.shape[:-1], -1, side)).copy_(interleaved(tensor, side))
+    values_of(place, tensor.shape[-1], side).copy_(interleaved(tensor, side))
 
 
 def _wide_planes(call: Call, side: int) -> Mapping[tuple[str, str], Tensor]:
-    return call.planes if side == 1 else {k: p.repeat_interleave(side, -1) for k, p in call.planes.items()}
+    if side == 1:
+        return call.planes
+    return {k: laid_out(p.expand(side, -1, -1), side) for k, p in call.planes.items()}
 
 
 def _held(closures: Sequence[Tensor], side: int) -> list[Tensor]:
     if side == 1 or not closures:
         return list(closures)
-    together = closures[0].new_empty(len(closures), closures[0].shape[0] // side, *closures[0].shape[1:], side)
+    batch, ny, nx = closures[0].shape
+    together = closures[0].new_empty(len(closures), batch // side, ny, row_values(nx, side))
     for place, closure in zip(together, closures, strict=True):
-        place.copy_(interleaved(closure, side))
-    return list(together.flatten(-2).unbind())
+        _lay_out(place, closure, side)
+    return list(together.unbind())
