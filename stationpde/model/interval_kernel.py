@@ -20,10 +20,10 @@ from pde_ops import Tendency
 from pde_ops.backends.auto import AutoRunner
 from pde_ops.backends.fused.autograd import repeat
 from pde_ops.backends.fused.compiled import Call
+from pde_ops.backends.fused.emit_c import row_values
 from pde_ops.backends.fused.marching import (
     Pattern,
     Record,
-    laid_out,
     last_state,
     new_states,
     run_back,
@@ -72,10 +72,12 @@ class Course:
         bases: Float[Tensor, "lead batch closure y x"],
     ) -> Course:  # fmt: skip
         """Lay out the bases of all leads at once."""
-        leads, batch, _, _, nx = bases.shape
+        leads, batch, closures, ny, nx = bases.shape
         side = samples_side_by_side(batch, nx)
-        together = laid_out(bases.transpose(0, 1).flatten(1, 2), side).unflatten(1, (leads, -1))
-        return cls(call, pattern, scale, surroundings, together.movedim(0, 2).contiguous(), side)
+        rows = bases.new_zeros(leads, closures, batch // side, ny, row_values(nx, side))
+        values = rows[..., : nx * side].unflatten(-1, (nx, side))
+        values.copy_(bases.unflatten(1, (-1, side)).permute(0, 3, 1, 4, 5, 2))
+        return cls(call, pattern, scale, surroundings, rows, side)
 
 
 def call_of(tendency: Tendency, state: Tensor, closures: dict[str, Tensor], coefficients: Tensor, dt: float) -> Call | None:
@@ -101,7 +103,7 @@ def apply_interval(
     """
     inputs = (field, *network, *terms, *rates)
     for tensor in inputs:
-        if tensor is not None and (tensor.dtype != course.bases.dtype or tensor.device.type != "cpu"):
+        if tensor is not None and (tensor.dtype != course.bases.dtype or not tensor.is_cpu):
             raise ValueError(
                 f"an interval takes {course.bases.dtype} in main memory, not {tensor.dtype} on {tensor.device}"
             )
@@ -150,8 +152,7 @@ def _run(
     later, counts = torch.empty_like(field), counts_of(field, course.surroundings, course.side)
     scale, centre = course.scale
     kernel_of(field, course.surroundings).end(
-        last_state(course.pattern, states).data_ptr(), scale.data_ptr(), centre.data_ptr(), later.data_ptr(),
-        counts.ctypes.data,
+        last_state(course.pattern, states).data_ptr(), scale.data_ptr(), centre.data_ptr(), later.data_ptr(), counts
     )  # fmt: skip
     return later, closure, before, record
 
@@ -177,7 +178,7 @@ class _Interval(Function):
         seeds = record.states.new_empty(2, *record.states.shape[1:])
         counts = counts_of(field, course.surroundings, course.side)
         kernel_of(field, course.surroundings).begin_back(
-            by_later.data_ptr(), course.scale[0].data_ptr(), seeds.data_ptr(), counts.ctypes.data
+            by_later.data_ptr(), course.scale[0].data_ptr(), seeds.data_ptr(), counts
         )
         terms = (field, closure, *inputs[_TERMS])
         drives, decays = any(tensor is not None for tensor in terms[1:]), terms[7] is not None

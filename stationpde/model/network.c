@@ -153,21 +153,32 @@ static void pack_last(real *to, const real *w2)
         for (long o = 0; o < OUTPUTS; o++) to[k * OUTPUTS + o] = w2[o * HIDDEN * TAPS + k];
 }
 
-static real *allocate(void **memory, long count)
+/* Work space. The last of each kind is kept for the next call: fresh memory costs a fault a page, as much as the sums. */
+enum { SHARED, SUMS, SCRATCH = SUMS + GROUPS, SLOTS };
+static char *kept[SLOTS];
+static real *borrow(char **memory, int slot, long count)
 {
-    *memory = calloc(count * sizeof(real) + 64, 1);
-    return (real *)(((uintptr_t)*memory + 63) & ~(uintptr_t)63);
+    const size_t needed = count * sizeof(real) + 128;
+    char *there = __atomic_exchange_n(&kept[slot], 0, __ATOMIC_ACQ_REL);
+    if (there && *(size_t *)there < needed) free(there), there = 0;
+    if (!there && (there = malloc(needed))) *(size_t *)there = needed;
+    *memory = there;
+    return (real *)(((uintptr_t)there + 64 + 63) & ~(uintptr_t)63);
 }
+static void give_back(char *memory, int slot) { free(__atomic_exchange_n(&kept[slot], memory, __ATOMIC_ACQ_REL)); }
+static void clear(real *p, long count) { memset(p, 0, count * sizeof(real)); }
 
-typedef struct { Sizes s; real *w1, *w2, *w1_back, *w2_back, *lasting, *factor, *shift; void *memory; } Shared;
+typedef struct { Sizes s; real *w1, *w2, *w1_back, *w2_back, *lasting, *factor, *shift; char *memory; } Shared;
 
 static int share(Shared *shared, const Inputs *k, int back)
 {
     const Sizes s = shared->s = sizes_of(k);
     const long first = UP(s.inputs * TAPS * PADDED), last = UP(HIDDEN * TAPS * OUTPUTS), wide = PADDED * s.values;
     const long turned = UP(HIDDEN * TAPS * CHANNELS), spread = UP(OUTPUTS * TAPS * PADDED);
-    real *at = allocate(&shared->memory, first + last + 2 * turned + spread + 3 * wide);
+    const long all = first + last + 2 * turned + spread + 3 * wide;
+    real *at = borrow(&shared->memory, SHARED, all);
     if (!shared->memory) return 1;
+    clear(at, all);
     shared->w1 = at, at += first;
     shared->w2 = at, at += last;
     shared->w1_back = at, at += 2 * turned;
@@ -204,9 +215,10 @@ INLINE vf raised(const Inputs *k, const Shared *shared, long h, long p, vf befor
 static int forward_group(const Inputs *k, const Shared *shared, long from, long to, real *before, real *out)
 {
     const Sizes s = shared->s;
-    void *memory;
-    real *in = allocate(&memory, s.inputs * s.plane + PADDED * s.plane + OUTPUTS * s.values);
+    char *memory;
+    real *in = borrow(&memory, SCRATCH, s.inputs * s.plane + PADDED * s.plane + OUTPUTS * s.values);
     if (!memory) return 1;
+    clear(in, (s.inputs + PADDED) * s.plane);                /* what lies behind a plane is read, and counts for nothing */
     real *hidden = in + s.inputs * s.plane, *wide = hidden + PADDED * s.plane;
     for (long b = from; b < to; b++) {
         take_all(in, k, b, &s);
@@ -229,7 +241,7 @@ static int forward_group(const Inputs *k, const Shared *shared, long from, long 
                 memcpy(out + ((b * OUTPUTS + o) * s.ny + y) * s.nx, wide + o * s.values + y * s.width,
                        s.nx * sizeof(real));
     }
-    free(memory);
+    give_back(memory, SCRATCH);
     return 0;
 }
 
@@ -266,7 +278,7 @@ static void by_last(vf *sums, const real *hidden, const real *seeds, long seed_s
         }
 }
 
-typedef struct { real *lasting, *factor; vf *w1, *w2; double *bias; void *memory; } Sums;
+typedef struct { real *lasting, *factor; vf *w1, *w2; double *bias; char *memory; } Sums;
 
 static int backward_group(const Inputs *k, const Shared *shared, long from, long to, const real *before,
                           const real *seed, Gradients *g, Sums *sums)
@@ -275,11 +287,12 @@ static int backward_group(const Inputs *k, const Shared *shared, long from, long
     const long pitch = s.margin + s.full, cells = s.ny * s.nx;   /* of seeds: zeros before and behind */
     const long counts[] = {s.inputs * s.plane, PADDED * s.plane, OUTPUTS * pitch, PADDED * pitch, PADDED * s.full,
                            PADDED * s.values, CHANNELS * s.full};
-    void *memory;
+    char *memory;
     long all = 0;
     for (int n = 0; n < 7; n++) all += counts[n];
-    real *in = allocate(&memory, all);
+    real *in = borrow(&memory, SCRATCH, all);
     if (!memory) return 1;
+    clear(in, counts[0] + counts[1] + counts[2] + counts[3]);
     real *hidden = in + counts[0], *seeds = hidden + counts[1], *inner = seeds + counts[2];
     real *by_hidden = inner + counts[3], *slope = by_hidden + counts[4], *by_in = slope + counts[5];
     for (long b = from; b < to; b++) {
@@ -346,7 +359,7 @@ static int backward_group(const Inputs *k, const Shared *shared, long from, long
             }
         }
     }
-    free(memory);
+    give_back(memory, SCRATCH);
     return 0;
 }
 
@@ -364,7 +377,7 @@ int network_forward(const int64_t *addresses, long batch, long ny, long nx, real
 #pragma omp parallel for num_threads(threads) reduction(|:failed) if (threads > 1 && groups > 1)
     for (long n = 0; n < groups; n++)
         failed |= forward_group(&k, &shared, batch * n / groups, batch * (n + 1) / groups, before, out);
-    free(shared.memory);
+    give_back(shared.memory, SHARED);
     return failed;
 }
 
@@ -383,8 +396,10 @@ int network_backward(const int64_t *addresses, long batch, long ny, long nx, con
     Sums sums[GROUPS];
     int failed = 0;
     for (long n = 0; n < groups; n++) {
-        real *at = allocate(&sums[n].memory, 3 * PADDED * s.values + (first + last) * LANES + 2 * OUTPUTS);
-        if (!sums[n].memory) failed = 1;
+        const long all = 3 * PADDED * s.values + (first + last) * LANES + 2 * OUTPUTS;
+        real *at = borrow(&sums[n].memory, SUMS + n, all);
+        if (sums[n].memory) clear(at, all);
+        else failed = 1;
         sums[n].w1 = (vf *)at, sums[n].w2 = sums[n].w1 + first;
         sums[n].lasting = at + (first + last) * LANES;
         sums[n].factor = sums[n].lasting + PADDED * s.values;
@@ -421,7 +436,57 @@ int network_backward(const int64_t *addresses, long batch, long ny, long nx, con
             }
         }
     }
-    for (long n = 0; n < groups; n++) free(sums[n].memory);
-    free(shared.memory);
+    for (long n = 0; n < groups; n++) give_back(sums[n].memory, SUMS + n);
+    give_back(shared.memory, SHARED);
     return failed;
+}
+
+/* A gate: the outputs' sigmoid w mixes two fields, more + w (fields - more). Arrays are of `count` values. */
+INLINE long part_of(vf *to, const real *from, long p, long count)
+{
+    const long left = count - p < LANES ? count - p : LANES;
+    *to = bc(0);
+    if (left == LANES) *to = load(from + p);
+    else memcpy(to, from + p, left * sizeof(real));
+    return left;
+}
+INLINE void put_part(real *to, long p, long left, vf value)
+{
+    if (left == LANES) store(to + p, value);
+    else memcpy(to + p, &value, left * sizeof(real));
+}
+void gate_forward(long count, const real *outputs, const real *fields, const real *more, real *mixed, real *weight)
+{
+    for (long p = 0; p < count; p += LANES) {
+        vf z, x, y;
+        part_of(&x, fields, p, count), part_of(&y, more, p, count);
+        const long left = part_of(&z, outputs, p, count);
+        const vf w = 1 / (1 + vexp(-z));
+        put_part(weight, p, left, w);
+        put_part(mixed, p, left, y + w * (x - y));
+    }
+}
+/* Write derivatives by the outputs; either seed may be null. */
+void gate_begin_back(long count, const real *weight, const real *fields, const real *more, const real *by_mixed,
+                     const real *by_weight, real *by_outputs)
+{
+    for (long p = 0; p < count; p += LANES) {
+        vf w, x, y, seed = {0}, direct = {0};
+        part_of(&x, fields, p, count), part_of(&y, more, p, count);
+        if (by_mixed) part_of(&seed, by_mixed, p, count);
+        if (by_weight) part_of(&direct, by_weight, p, count);
+        const long left = part_of(&w, weight, p, count);
+        put_part(by_outputs, p, left, (seed * (x - y) + direct) * (w * (1 - w)));
+    }
+}
+/* Add derivatives by both fields where they are mixed to those by the network's inputs; either may be null. */
+void gate_end_back(long count, const real *weight, const real *by_mixed, real *by_fields, real *by_more)
+{
+    for (long p = 0; p < count; p += LANES) {
+        vf w, seed, before;
+        part_of(&w, weight, p, count);
+        const long left = part_of(&seed, by_mixed, p, count);
+        if (by_fields) part_of(&before, by_fields, p, count), put_part(by_fields, p, left, before + seed * w);
+        if (by_more) part_of(&before, by_more, p, count), put_part(by_more, p, left, before + seed * (1 - w));
+    }
 }

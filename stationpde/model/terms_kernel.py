@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -23,7 +23,7 @@ from torch.autograd import Function
 import pde_ops.backends.fused as fused
 from pde_ops.backends.fused.build import load_library
 from pde_ops.backends.fused.engine import choose_engine
-from stationpde.model.network_kernel import dense
+from stationpde.model.network_kernel import addresses, dense
 from stationpde.model.slopes import Slopes
 
 if TYPE_CHECKING:
@@ -131,18 +131,13 @@ class _Kernel:
 
 
 _kernel = functools.cache(_Kernel)
-_Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def _addresses(tensors: Sequence[Tensor | None]) -> _Numbers:
-    return np.array([0 if tensor is None else tensor.data_ptr() for tensor in tensors], np.int64)
-
-
-def counts_of(fields: Tensor, surroundings: Surroundings | None, side: int) -> _Numbers:
+def counts_of(fields: Tensor, surroundings: Surroundings | None, side: int) -> bytes:
     """Return the sizes that the kernel takes, for ``side`` samples side by side."""
     batch, _, ny, nx = fields.shape
     middle, radii = (0, (1,)) if surroundings is None else (surroundings.middle, surroundings.slopes.radii)
-    return np.array([batch, ny, nx, middle, side, *radii], np.int64)
+    return struct.pack(f"{5 + len(radii)}q", batch, ny, nx, middle, side, *radii)
 
 
 def kernel_of(fields: Tensor, surroundings: Surroundings | None) -> _Kernel:
@@ -164,9 +159,9 @@ def run_forward(
     """Write what is added, what decays and the fields in SI, laid out; ``inputs`` are those of `apply_terms`, dense."""
     fields = inputs[0]
     assert fields is not None
-    read, write = _addresses([*inputs, *_geometry(surroundings), *scale]), _addresses(results)
+    read = addresses([*inputs, *_geometry(surroundings), *scale])
     counts, largest = counts_of(fields, surroundings, side), 0.0 if surroundings is None else surroundings.largest
-    if kernel_of(fields, surroundings).forward(read.ctypes.data, counts.ctypes.data, largest, write.ctypes.data):
+    if kernel_of(fields, surroundings).forward(read, counts, largest, addresses(results)):
         raise MemoryError("no memory for the rows of the terms")
 
 
@@ -181,12 +176,10 @@ def run_backward(
         None if tensor is None else torch.empty_like(tensor)
         for tensor in (fields, closure, factor, radiation, around, regime, passing)
     ]
-    read, given = _addresses([*inputs, *_geometry(surroundings), *scale]), _addresses(seeds)
-    write = _addresses([*results[:3], by_lasting, *results[3:]])
+    read = addresses([*inputs, *_geometry(surroundings), *scale])
+    write = addresses([*results[:3], by_lasting, *results[3:]])
     counts, largest = counts_of(fields, surroundings, side), 0.0 if surroundings is None else surroundings.largest
-    if kernel_of(fields, surroundings).backward(
-        read.ctypes.data, counts.ctypes.data, largest, given.ctypes.data, write.ctypes.data
-    ):
+    if kernel_of(fields, surroundings).backward(read, counts, largest, addresses(seeds), write):
         raise MemoryError("no memory for the derivatives of the terms")
     return [
         by_fields, by_closure, by_factor, by_lasting, None, by_radiation, by_around, by_regime, by_passing

@@ -8,13 +8,14 @@ depends on what lies there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
-from .binding import Arguments
+from .binding import Arguments, Places
 from .compiled import Call
 from .emit_c import row_values
 from .plan import wanted_kinds
@@ -135,7 +136,7 @@ def new_states(pattern: Pattern, like: Tensor, side: int, *, decays: bool, recor
 
 def last_state(pattern: Pattern, states: Tensor) -> Tensor:
     """Return the state that a march ended with."""
-    return states[pattern[0] % len(states)]
+    return states[pattern[0] % states.shape[0]]
 
 
 def run_forward(
@@ -155,13 +156,13 @@ def run_forward(
     (steps, every), (ring, *shape) = pattern, states.shape
     compiled = call.compiled
     launch, saved = compiled.forward_launch(call.kind, states.dtype, recording=recording, side=side)
-    numbers = np.arange(steps)
-    blocks, places = {"field": states, "output": states}, {"field": numbers % ring, "output": (numbers + 1) % ring}
+    numbers, before, after = _forward_places(steps, ring)
+    blocks, places = {"field": states, "output": states}, {"field": before, "output": after}
     stored: list[Tensor | None] = []
     for kind, count in (("stage", compiled.stored), ("saved", saved)):
         stored.append(states.new_empty(steps if recording else 1, shape[0], count, *shape[2:]) if count else None)
         if stored[-1] is not None:
-            blocks[kind], places[kind] = stored[-1], numbers if recording else 0 * numbers
+            blocks[kind], places[kind] = stored[-1], numbers if recording else np.zeros_like(numbers)
     planes, joins = _wide_planes(call, side), (added, decay, None, None, None)
     launch(
         Arguments(
@@ -170,6 +171,20 @@ def run_forward(
     )
     read = compiled.to_save(call.kind)[1] if recording else ()
     return Record(side, states, stored[0], stored[1], [closures[k] for k in read], decay)
+
+
+@functools.lru_cache(maxsize=64)
+def _forward_places(steps: int, ring: int) -> tuple[Places, Places, Places]:
+    """Return the number of each step, and the places of the states before and after it."""
+    numbers = np.arange(steps)
+    return numbers, numbers % ring, (numbers + 1) % ring
+
+
+@functools.lru_cache(maxsize=64)
+def _backward_places(steps: int) -> tuple[Places, Places, Places]:
+    """Return the places of the states from the last step to the first, of seeds, and of derivatives."""
+    numbers = np.arange(steps)
+    return numbers[::-1], numbers % 2, (numbers + 1) % 2
 
 
 def march_back(
@@ -201,13 +216,13 @@ def run_back(
     """Return the derivatives as `march_back` does, from the first of two ``seeds``; all fields are laid out."""
     steps, every = pattern
     compiled, side, states = call.compiled, record.side, record.states
-    wants = wanted_kinds(needed[1], needed[2], needed[5:])
+    wants = wanted_kinds(needed[1], needed[2], tuple(needed[5:]))
     adjoint = compiled.adjoint(call.kind, states.dtype, wants, side)
     assert not adjoint.idle_fields  # a step starts from the state itself
     shape = states.shape[1:]
-    backwards = np.arange(steps)[::-1]
+    backwards, even, odd = _backward_places(steps)
     blocks = {"field": states, "seed": seeds, "gradient field": seeds}
-    places = {"field": backwards, "seed": np.arange(steps) % 2, "gradient field": np.arange(1, steps + 1) % 2}
+    places = {"field": backwards, "seed": even, "gradient field": odd}
     for kind, tensor in (("stage", record.intermediates), ("saved", record.values)):
         if tensor is not None:
             blocks[kind], places[kind] = tensor, backwards
@@ -244,7 +259,7 @@ def _lay_out(place: Tensor, tensor: Tensor, side: int) -> None:
 
 
 def _wide_planes(call: Call, side: int) -> Mapping[tuple[str, str], Tensor]:
-    if side == 1:
+    if side == 1 or not call.planes:
         return call.planes
     return {k: laid_out(p.expand(side, -1, -1), side) for k, p in call.planes.items()}
 
