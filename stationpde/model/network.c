@@ -22,6 +22,7 @@
 #define BLOCK 8
 #define WIDE(outputs) ((outputs) <= 5 ? 2 : 1)
 #endif
+#define HALF (BLOCK / 2)
 #define PADDED ((HIDDEN + BLOCK - 1) / BLOCK * BLOCK)
 #define TAPS 9
 #define GROUPS 2                                             /* samples share sums by group: whatever the threads */
@@ -249,15 +250,20 @@ static int forward_group(const Inputs *k, const Shared *shared, long from, long 
 static void by_first(vf *sums, const real *planes, const real *seeds, long seed_stride, const Sizes *s)
 {
     for (long c = 0; c < s->inputs; c++)
-        for (long t = 0; t < TAPS; t++, sums += PADDED) {
-            const real *at = planes + c * s->plane + t / 3 * s->width + t % 3;
-            for (long h0 = 0; h0 < PADDED; h0 += BLOCK) {
-                vf acc[BLOCK] = {{0}};
+        for (long i = 0; i < 3; i++, sums += 3 * PADDED) {
+            const real *at = planes + c * s->plane + i * s->width;
+            for (long h0 = 0; h0 < PADDED; h0 += HALF) {
+                const real *seed = seeds + h0 * seed_stride;
+                vf acc[3 * HALF] = {{0}};
                 for (long p = 0; p < s->values; p += LANES) {
-                    const vf x = load(at + p);
-                    UNROLL for (int h = 0; h < BLOCK; h++) acc[h] += x * load(seeds + (h0 + h) * seed_stride + p);
+                    const vf x0 = load(at + p), x1 = load(at + p + 1), x2 = load(at + p + 2);
+                    UNROLL for (int h = 0; h < HALF; h++) {
+                        const vf g = load(seed + h * seed_stride + p);
+                        acc[h] += x0 * g, acc[HALF + h] += x1 * g, acc[2 * HALF + h] += x2 * g;
+                    }
                 }
-                UNROLL for (int h = 0; h < BLOCK; h++) sums[h0 + h] += acc[h];
+                UNROLL for (int j = 0; j < 3; j++)
+                    UNROLL for (int h = 0; h < HALF; h++) sums[j * PADDED + h0 + h] += acc[j * HALF + h];
             }
         }
 }
