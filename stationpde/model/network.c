@@ -258,7 +258,8 @@ static void by_first(vf *sums, const real *planes, const real *seeds, long seed_
                 for (long p = 0; p < s->values; p += LANES) {
                     const vf x0 = load(at + p), x1 = load(at + p + 1), x2 = load(at + p + 2);
                     UNROLL for (int h = 0; h < HALF; h++) {
-                        const vf g = load(seed + h * seed_stride + p);
+                        vf g = load(seed + h * seed_stride + p);
+                        IN_REGISTER(g);
                         acc[h] += x0 * g, acc[HALF + h] += x1 * g, acc[2 * HALF + h] += x2 * g;
                     }
                 }
@@ -276,7 +277,8 @@ static void by_last(vf *sums, const real *hidden, const real *seeds, long seed_s
             for (long p = 0; p < s->values; p += LANES) {
                 const vf x0 = load(at + p), x1 = load(at + p + 1), x2 = load(at + p + 2);
                 UNROLL for (int o = 0; o < OUTPUTS; o++) {
-                    const vf g = load(seeds + o * seed_stride + p);
+                    vf g = load(seeds + o * seed_stride + p);
+                    IN_REGISTER(g);
                     acc[o] += x0 * g, acc[OUTPUTS + o] += x1 * g, acc[2 * OUTPUTS + o] += x2 * g;
                 }
             }

@@ -57,6 +57,14 @@ INLINE vf load(const real *p) { return *(const vf_any *)p; }
 INLINE void store(real *p, vf v) { *(vf_any *)p = v; }
 INLINE vf bc(real s) { return (vf){0} + s; }
 INLINE vf vand(vf a, vi m) { return (vf)((vi)a & m); }
+/* Load once what several operations take: some compilers let each of them load it, and loads are what runs short. */
+#if defined(__x86_64__) && VECTOR_BYTES == 64
+#define IN_REGISTER(v) __asm__("" : "+v"(v))
+#elif defined(__x86_64__)
+#define IN_REGISTER(v) __asm__("" : "+x"(v))
+#else
+#define IN_REGISTER(v) (void)0
+#endif
 
 /* vmax(a, b): a where a > b, else b; so a NaN on either side gives b. vmin likewise.
  * The compiler's own names of the instructions are used, for <immintrin.h> takes longer to read than a kernel. */
