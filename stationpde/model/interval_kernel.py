@@ -57,14 +57,17 @@ class Course:
     call, pattern : of the march
     scale : factor and centre of each channel
     bases : closures of the march by lead, laid out with ``side`` samples side by side
+    counts : sizes that the kernel of the terms takes
     """
 
     call: Call
     pattern: Pattern
     scale: Scale
     surroundings: Surroundings | None
-    bases: Float[Tensor, "lead closure group y value"]
+    bases: Sequence[tuple[Float[Tensor, "group y value"], ...]]
     side: int
+    dtype: torch.dtype
+    counts: bytes
 
     @classmethod
     def of(
@@ -77,7 +80,9 @@ class Course:
         rows = bases.new_zeros(leads, closures, batch // side, ny, row_values(nx, side))
         values = rows[..., : nx * side].unflatten(-1, (nx, side))
         values.copy_(bases.unflatten(1, (-1, side)).permute(0, 3, 1, 4, 5, 2))
-        return cls(call, pattern, scale, surroundings, rows, side)
+        by_lead = [by_closure.unbind() for by_closure in rows.unbind()]
+        counts = counts_of(bases[0], surroundings, side)
+        return cls(call, pattern, scale, surroundings, by_lead, side, bases.dtype, counts)
 
 
 def call_of(tendency: Tendency, state: Tensor, closures: dict[str, Tensor], coefficients: Tensor, dt: float) -> Call | None:
@@ -103,10 +108,8 @@ def apply_interval(
     """
     inputs = (field, *network, *terms, *rates)
     for tensor in inputs:
-        if tensor is not None and (tensor.dtype != course.bases.dtype or not tensor.is_cpu):
-            raise ValueError(
-                f"an interval takes {course.bases.dtype} in main memory, not {tensor.dtype} on {tensor.device}"
-            )
+        if tensor is not None and (tensor.dtype != course.dtype or not tensor.is_cpu):
+            raise ValueError(f"an interval takes {course.dtype} in main memory, not {tensor.dtype} on {tensor.device}")
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs):
         later: Tensor = _Interval.apply(course, number, *inputs)
         return later
@@ -142,18 +145,17 @@ def _run(
     terms = (field, closure, *inputs[_TERMS])
     decays = terms[7] is not None
     states = new_states(course.pattern, field, course.side, decays=decays, recording=recording)
-    added = torch.empty_like(states[0]) if any(tensor is not None for tensor in terms[1:]) else None
-    decay = torch.empty_like(states[0]) if decays else None
-    terms_kernel.run_forward(terms, course.surroundings, course.side, (added, decay, states[0]), course.scale)
-    bases = course.bases[number].unbind()
+    first, drives = states[0], any(tensor is not None for tensor in terms[1:])
+    added, decay = (torch.empty_like(first) if there else None for there in (drives, decays))
+    terms_kernel.run_forward(terms, course.surroundings, course.side, (added, decay, first), course.scale)
     record = run_forward(
-        course.call, course.pattern, course.side, states, coefficients, gamma, added, decay, bases, recording=recording
-    )
-    later, counts = torch.empty_like(field), counts_of(field, course.surroundings, course.side)
-    scale, centre = course.scale
-    kernel_of(field, course.surroundings).end(
-        last_state(course.pattern, states).data_ptr(), scale.data_ptr(), centre.data_ptr(), later.data_ptr(), counts
+        course.call, course.pattern, course.side, states, coefficients, gamma, added, decay, course.bases[number],
+        recording=recording,
     )  # fmt: skip
+    later, last, (scale, centre) = torch.empty_like(field), last_state(course.pattern, states), course.scale
+    kernel_of(field, course.surroundings).end(
+        last.data_ptr(), scale.data_ptr(), centre.data_ptr(), later.data_ptr(), course.counts
+    )
     return later, closure, before, record
 
 
@@ -176,9 +178,8 @@ class _Interval(Function):
         by_later, field = dense(gradients[0]), inputs[0]
         assert by_later is not None
         seeds = record.states.new_empty(2, *record.states.shape[1:])
-        counts = counts_of(field, course.surroundings, course.side)
         kernel_of(field, course.surroundings).begin_back(
-            by_later.data_ptr(), course.scale[0].data_ptr(), seeds.data_ptr(), counts
+            by_later.data_ptr(), course.scale[0].data_ptr(), seeds.data_ptr(), course.counts
         )
         terms = (field, closure, *inputs[_TERMS])
         drives, decays = any(tensor is not None for tensor in terms[1:]), terms[7] is not None

@@ -235,7 +235,7 @@ class PDEBranch(nn.Module):
         self, prepared: PreparedDrive, field: Tensor, base: Tensor | None, conditions: LeadConditions, scaling: Scaling
     ) -> Tensor:
         """Return the next field, scaled, from what `prepare` has prepared."""
-        if prepared.course is not None and field.dtype == prepared.course.bases.dtype and len(field):
+        if prepared.course is not None and field.dtype == prepared.course.dtype and field.shape[0]:
             network = None if self.closure is None else conditions.prepared[self.closure]
             return prepared.march(prepared.course, field, network, conditions)
         closure = None if self.closure is None else self.closure.unbounded(field, conditions)
