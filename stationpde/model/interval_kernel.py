@@ -72,14 +72,15 @@ class Course:
     @classmethod
     def of(
         cls, call: Call, pattern: Pattern, scale: Scale, surroundings: Surroundings | None,
-        bases: Float[Tensor, "lead batch closure y x"],
+        bases: Float[Tensor, "lead batch channel y x"], channels: Sequence[int],
     ) -> Course:  # fmt: skip
-        """Lay out the bases of all leads at once."""
-        leads, batch, closures, ny, nx = bases.shape
+        """Lay out the ``channels`` of the bases, which are the closures in order, for all leads at once."""
+        leads, batch, _, ny, nx = bases.shape
         side = samples_side_by_side(batch, nx)
-        rows = bases.new_zeros(leads, closures, batch // side, ny, row_values(nx, side))
+        rows = bases.new_zeros(leads, len(channels), batch // side, ny, row_values(nx, side))
         values = rows[..., : nx * side].unflatten(-1, (nx, side))
-        values.copy_(bases.unflatten(1, (-1, side)).permute(0, 3, 1, 4, 5, 2))
+        for closure, channel in enumerate(channels):
+            values[:, closure].copy_(bases[:, :, channel].unflatten(1, (-1, side)).permute(0, 1, 3, 4, 2))
         by_lead = [by_closure.unbind() for by_closure in rows.unbind()]
         counts = counts_of(bases[0], surroundings, side)
         return cls(call, pattern, scale, surroundings, by_lead, side, bases.dtype, counts)

@@ -352,15 +352,14 @@ class PDEBranch(nn.Module):
             return None
         if bases is None:
             bases = like.new_empty(leads, batch, 0, *grid)
-        else:
-            bases = bases[:, :, [STATE.index(name.removesuffix("_b")) for name in self.bases]]
+        channels = [STATE.index(name.removesuffix("_b")) for name in self.bases]
         assert isinstance(self.step, RangeScaledEuler)
-        parts, closures = self.step.substeps, dict(zip(self.bases, bases[0].unbind(1), strict=True))
+        parts, closures = self.step.substeps, {n: bases[0, :, c] for n, c in zip(self.bases, channels, strict=True)}
         call = call_of(self.tendency, like, closures, coefficients, self.dt / parts)
         if call is None:
             return None
         pattern = (self.substeps * parts, parts)
-        return Course.of(call, pattern, (scale, scaling.centre.flatten()), surroundings, bases)
+        return Course.of(call, pattern, (scale, scaling.centre.flatten()), surroundings, bases, channels)
 
     def _is_closure_whole(self) -> bool:
         """Return whether every equation has its closure, or none has."""
