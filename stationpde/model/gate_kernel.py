@@ -1,4 +1,4 @@
-r"""A gate between two fields as one function of torch: network, sigmoid and mixture; see ``network.c``.
+r"""A gate between two fields as one function of torch: network, sigmoid and mixture; see ``gate.c``.
 
 .. math:: w = \sigma(\mathcal N([X, X', \odot])), \qquad Y = w \odot X + (1 - w) \odot X'
 """

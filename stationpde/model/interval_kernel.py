@@ -1,6 +1,6 @@
 r"""A forecast interval of the equations as one function of torch: closure network, driving terms, and the march.
 
-.. math:: X \to \mathrm{march}\bigl(sX + c;\; \mathrm{added}(X, \mathcal N(X)), \mathrm{decay}(X)\bigr) \to (\,\cdot\, - c) / s
+.. math:: s X' + c = \mathrm{march}\bigl(s X + c;\; \mathrm{added}(X, \mathcal N(X)), \mathrm{decay}(X)\bigr)
 
 Parts are the compiled functions of `network_kernel`, `terms_kernel` and of the march; between them samples stay side by
 side, nothing is recorded, and torch is called for memory alone.
@@ -86,7 +86,9 @@ class Course:
         return cls(call, pattern, scale, surroundings, by_lead, side, bases.dtype, counts)
 
 
-def call_of(tendency: Tendency, state: Tensor, closures: dict[str, Tensor], coefficients: Tensor, dt: float) -> Call | None:
+def call_of(
+    tendency: Tendency, state: Tensor, closures: dict[str, Tensor], coefficients: Tensor, dt: float
+) -> Call | None:
     """Return the march's kernel for states like this; None where no compiled kernel marches."""
     runner = tendency.runner.runner_for(state) if isinstance(tendency.runner, AutoRunner) else tendency.runner
     if type(runner) is not FusedRunner or runner.engine.name != "c":
@@ -119,15 +121,17 @@ def apply_interval(
 
 def by_parts(course: Course, number: int, *inputs: Tensor | None) -> Tensor:
     """Compute the same from the parts as functions of torch, which have derivatives of second order."""
-    field, (sun, *weights), (factor, *terms) = inputs[0], inputs[_NETWORK], inputs[_TERMS]
     coefficients, gamma = inputs[_MARCH]
+    field, (sun, *weights), (factor, *terms) = inputs[0], inputs[_NETWORK], inputs[_TERMS]
     assert field is not None and coefficients is not None and gamma is not None
-    closure = None
+    added = decay = closure = None
     if weights[0] is not None:
         closure = apply_network(field, None, sun, *weights)  # type: ignore[arg-type]
-    added = decay = None
     if any(tensor is not None for tensor in (closure, *terms)):
-        added, decay = apply_terms(field, closure, factor, *terms, course.surroundings)
+        lasting, light, radiation, around, regime, passing = terms
+        added, decay = apply_terms(
+            field, closure, factor, lasting, light, radiation, around, regime, passing, course.surroundings
+        )
     scale, centre = (each[:, None, None] for each in course.scale)
     bases = [taken_apart(base, field.shape[-1], course.side) for base in course.bases[number]]
     later = repeat(course.call, course.pattern, field * scale + centre, coefficients, gamma, added, decay, bases)
@@ -185,17 +189,19 @@ class _Interval(Function):
         terms = (field, closure, *inputs[_TERMS])
         drives, decays = any(tensor is not None for tensor in terms[1:]), terms[7] is not None
         wanted = (True, *needed[_MARCH], drives, decays, *(False for _ in course.bases[ctx.number]))
-        g = run_back(course.call, course.pattern, record, seeds, *inputs[_MARCH], wanted)
+        coefficients, gamma = inputs[_MARCH]
+        g = run_back(course.call, course.pattern, record, seeds, coefficients, gamma, wanted)
         lasting = inputs[_LASTING]
         by_lasting = torch.empty_like(lasting) if lasting is not None and needed[_LASTING] else None
         by_field, by_closure, *by_terms = terms_kernel.run_backward(
             terms, course.surroundings, course.side, (g.added, g.decay, g.state), by_lasting, course.scale
         )
         by_network: list[Tensor | None] = [None] * 8
-        if by_closure is not None and before is not None and by_field is not None:
+        if by_closure is not None and before is not None:
             by_input, _, *by_network = network_kernel.run_backward(
                 (field, None, *inputs[_NETWORK]), before, by_closure, (True, False)
             )
+            assert by_field is not None and by_input is not None
             by_field = by_field.add_(by_input)
         return None, None, by_field, *by_network, *by_terms, g.coefficients, g.factor
 

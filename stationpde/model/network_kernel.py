@@ -121,8 +121,9 @@ class _Kernel:
         assert compiler is not None
         defines = {**dict(zip(_SIZES, sizes, strict=True)), "NX": 1, "BORDER_X": 0, "BORDER_Y": 0}
         parts = [f"#define {name} {value}" for name, value in defines.items()]
-        prelude = Path(str(fused.__file__)).with_name("prelude.h")
-        parts += [path.read_text(encoding="utf-8") for path in (prelude, Path(__file__).with_name("network.c"))]
+        prelude, here = Path(str(fused.__file__)).with_name("prelude.h"), Path(__file__)
+        sources = (prelude, here.with_name("network.c"), here.with_name("gate.c"))
+        parts += [path.read_text(encoding="utf-8") for path in sources]
         library = load_library("\n".join(parts), compiler)
         pointer, size, flag = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
         self.forward, self.backward, self.values = (

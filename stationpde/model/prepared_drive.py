@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedDrive", "PreparedTerms"]
 
+Optional = Tensor | None
+LeadTerms = tuple[Optional, Optional, Optional, Optional, Optional, Optional]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedTerms:
@@ -41,7 +44,7 @@ class PreparedTerms:
     regime: Float[Tensor, "channel 5"] | None
     passing: Sequence[Float[Tensor, "batch channel"]] | None
 
-    def at(self, number: int) -> tuple[Tensor | None, ...]:
+    def at(self, number: int) -> LeadTerms:
         """Return what `apply_terms` takes behind the closure's factor, of one lead."""
         lasting, light, passing = (
             None if by_lead is None else by_lead[number] for by_lead in (self.lasting, self.light, self.passing)

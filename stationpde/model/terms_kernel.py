@@ -62,7 +62,7 @@ def apply_terms(
     around: Float[Tensor, "5 difference"] | None,
     regime: Float[Tensor, "5 5"] | None,
     passing: Float[Tensor, "batch 5"] | None,
-    surroundings: Surroundings,
+    surroundings: Surroundings | None,
 ) -> tuple[Tensor, Tensor | None]:
     """Return what a sub-step adds beside the equations, and the share of the state that decays.
 
@@ -87,7 +87,7 @@ def apply_terms(
 def by_torch(
     fields: Tensor, closure: Tensor | None, factor: Tensor | None, lasting: Tensor | None, light: Tensor | None,
     radiation: Tensor | None, around: Tensor | None, regime: Tensor | None, passing: Tensor | None,
-    surroundings: Surroundings,
+    surroundings: Surroundings | None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """Compute the same from operations of torch, which have derivatives of any order."""
     added = torch.zeros_like(fields)
@@ -100,9 +100,11 @@ def by_torch(
         lit = torch.cat([(light[:, :, None] * fields[:, None, 3:]).flatten(1, 2), light[:, 1:] * speed], dim=1)
         added = added + torch.einsum("oi,biyx->boyx", radiation, lit)
     if around is not None:
+        assert surroundings is not None
         added = added + surroundings.slopes.weighted(fields, around)
     if regime is None or passing is None:
         return added, None
+    assert surroundings is not None
     slopes = surroundings.slopes.gradient(fields[:, 2], surroundings.slopes.radii[surroundings.middle])
     seen = torch.cat([fields[:, :2], slopes, fields[:, 3:4] - fields[:, 4:]], dim=1)
     seen = seen.clamp(-surroundings.largest, surroundings.largest)
@@ -216,7 +218,7 @@ class _Terms(Function):
 
 
 def _again(
-    inputs: list[Tensor | None], surroundings: Surroundings, seeds: Sequence[Tensor | None], needed: Sequence[bool]
+    inputs: list[Tensor | None], surroundings: Surroundings | None, seeds: Sequence[Tensor | None], needed: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
     """Return derivatives that have derivatives."""
     assert seeds[0] is not None
