@@ -218,7 +218,10 @@ class _Terms(Function):
 
 
 def _again(
-    inputs: list[Tensor | None], surroundings: Surroundings | None, seeds: Sequence[Tensor | None], needed: Sequence[bool]
+    inputs: list[Tensor | None],
+    surroundings: Surroundings | None,
+    seeds: Sequence[Tensor | None],
+    needed: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
     """Return derivatives that have derivatives."""
     assert seeds[0] is not None
