@@ -107,7 +107,7 @@ class RangeScaledEuler(Integrator):
         march = March(self.dt / parts, times * parts, factor, added, parts, decay, coefficients)
         return self.tendency.march(state, closures, march)
 
-    def rates(self) -> Rates:
+    def rates(self) -> tuple[Tensor, Tensor]:
         """Return the coefficients in SI and the bounded factors of now."""
         return self.tendency.coefficients(), bounded_factor(self.gamma)
 

@@ -95,7 +95,8 @@ class StepProgram(nn.Module):
         state, rest = (None, rest) if model.pde_branch is None else (rest[0], rest[1:])
         analysis = Analysis(field, **dict(zip(self.names, rest, strict=True)))
         valid_time = model.valid_time(issue_time, lead)
-        later, _ = model.interval_end(field, state, model.conditions.step(valid_time, lead))
+        physics = None if state is None else model.scaling(state)
+        later, _ = model.interval_end(field, physics, model.conditions.step(valid_time, lead))
         return later, clipped(to_observed(model.read(later, analysis, valid_time, lead)))
 
 

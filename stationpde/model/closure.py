@@ -69,14 +69,19 @@ class Closure(nn.Module):
         self, state: Float[Tensor, "batch field y x"], conditions: Float[Tensor, "batch condition y x"]
     ) -> Float[Tensor, "batch channel y x"]:
         """Return the closures in parts of their largest, in [-1, 1]."""
+        return torch.tanh(self.unbounded(state, conditions))
+
+    def unbounded(
+        self, state: Float[Tensor, "batch field y x"], conditions: Float[Tensor, "batch condition y x"]
+    ) -> Float[Tensor, "batch channel y x"]:
+        """Return what `bounded` is the hyperbolic tangent of."""
         if isinstance(conditions, LeadConditions):
             network: PreparedNetwork = conditions.prepared[self]
-            outputs = network(conditions, state)
-        else:
-            gain, shift = self.modulation(conditions[:, : self.terrain]).chunk(2, dim=1)
-            hidden = silu(self.first(torch.cat([state, conditions], dim=1)) * (1.0 + gain) + shift)
-            outputs = self.last(hidden)
-        return torch.tanh(outputs)
+            return network(conditions, state)
+        gain, shift = self.modulation(conditions[:, : self.terrain]).chunk(2, dim=1)
+        hidden = silu(self.first(torch.cat([state, conditions], dim=1)) * (1.0 + gain) + shift)
+        outputs: Tensor = self.last(hidden)
+        return outputs
 
     def by_name(self, closures: Float[Tensor, "batch channel y x"]) -> dict[str, Float[Tensor, "batch y x"]]:
         """Name the closures as the equations do."""

@@ -86,9 +86,11 @@ class PreparedNetwork:
 
     def __call__(self, conditions: LeadConditions, fields: Tensor, more: Tensor | None = None) -> Tensor:
         """Apply the network to fields, and to as many ``more`` if it sees them."""
-        each = self.each[conditions.number]
-        weights = (self.first, each, self.lasting, self.factor, self.shift, self.last, self.bias)
-        return apply_network(fields, more, conditions.sun, *weights)
+        return apply_network(fields, more, conditions.sun, *self.weights(conditions.number))
+
+    def weights(self, number: int) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor, Tensor]:
+        """Return what `apply_network` takes behind the sun, of one lead."""
+        return self.first, self.each[number], self.lasting, self.factor, self.shift, self.last, self.bias
 
 
 class LeadConditions(Tensor):

@@ -169,12 +169,15 @@ class StationPDEModel(nn.Module):
             network: network.prepare for network in networks if network is not None
         }
         if branch is not None:
-            prepare[branch] = partial(branch.prepare, scaling=self.scaling, tendencies=tendencies)
-        bases: Iterable[Tensor | None] = repeat(None)
-        if self.pde_branch is not None and self.base is not None:
-            shape = (*times.shape, len(STATE), *self.region.grid.shape)
-            bases = self._start_base(times, torch.Size(shape)).unbind(0)
-        return zip(conditions_ahead(self.conditions, times, prepare), bases, strict=False)
+            bases = None
+            if self.base is not None:
+                shape = (*times.shape, len(STATE), *self.region.grid.shape)
+                bases = self._start_base(times, torch.Size(shape))
+            prepare[branch] = partial(branch.prepare, scaling=self.scaling, tendencies=tendencies, bases=bases)
+            by_lead: Iterable[Tensor | None] = repeat(None) if bases is None else bases.unbind(0)
+        else:
+            by_lead = repeat(None)
+        return zip(conditions_ahead(self.conditions, times, prepare), by_lead, strict=False)
 
     def analyse(
         self, history: Tensor, issue_time: Tensor, shown: Bool[Tensor, "batch station"] | None = None
@@ -243,10 +246,10 @@ class StationPDEModel(nn.Module):
         self, field: Tensor, conditions: Tensor, base: Tensor | None, tendencies: Tensor | None, lead: int | Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """Advance the scaled field by one interval, from B_t of its end and the base state of its start."""
-        state = None
+        physics = None
         if self.pde_branch is not None:
-            state = self.pde_branch(field, base, conditions, self.scaling, tendencies, lead)
-        return self.interval_end(field, state, conditions)
+            physics = self.pde_branch(field, base, conditions, self.scaling, tendencies, lead)
+        return self.interval_end(field, physics, conditions)
 
     def interval_start(self, field: Tensor, valid_time: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return field and base state in SI at the start of the forecast interval that ends at ``valid_time``."""
@@ -258,9 +261,8 @@ class StationPDEModel(nn.Module):
         # paper silent: the base state of the interval is that of its start, where the field comes from.
         return self.base.on_grid(valid_time - self.config.data.step_seconds, shape)
 
-    def interval_end(self, field: Tensor, state: Tensor | None, conditions: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Apply the data-driven branch to ``field`` and join it with the ``state`` [SI] of the equations."""
-        physics = None if state is None else self.scaling(state)
+    def interval_end(self, field: Tensor, physics: Tensor | None, conditions: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Apply the data-driven branch to ``field`` and join it with the next field of the equations, both scaled."""
         data = self.data_branch(field, conditions) if self.data_branch is not None else None
         if self.router is not None:
             later, weight = self.router(data, physics, conditions)

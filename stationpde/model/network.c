@@ -22,6 +22,7 @@
 #define BLOCK 8
 #define WIDE(outputs) ((outputs) <= 5 ? 2 : 1)
 #endif
+#define HALF (BLOCK / 2)
 #define PADDED ((HIDDEN + BLOCK - 1) / BLOCK * BLOCK)
 #define TAPS 9
 #define GROUPS 2                                             /* samples share sums by group: whatever the threads */
@@ -153,21 +154,32 @@ static void pack_last(real *to, const real *w2)
         for (long o = 0; o < OUTPUTS; o++) to[k * OUTPUTS + o] = w2[o * HIDDEN * TAPS + k];
 }
 
-static real *allocate(void **memory, long count)
+/* Work space. The last of each kind is kept for the next call: fresh memory costs a fault a page, as much as the sums. */
+enum { SHARED, SUMS, SCRATCH = SUMS + GROUPS, SLOTS };
+static char *kept[SLOTS];
+static real *borrow(char **memory, int slot, long count)
 {
-    *memory = calloc(count * sizeof(real) + 64, 1);
-    return (real *)(((uintptr_t)*memory + 63) & ~(uintptr_t)63);
+    const size_t needed = count * sizeof(real) + 128;
+    char *there = __atomic_exchange_n(&kept[slot], 0, __ATOMIC_ACQ_REL);
+    if (there && *(size_t *)there < needed) free(there), there = 0;
+    if (!there && (there = malloc(needed))) *(size_t *)there = needed;
+    *memory = there;
+    return (real *)(((uintptr_t)there + 64 + 63) & ~(uintptr_t)63);
 }
+static void give_back(char *memory, int slot) { free(__atomic_exchange_n(&kept[slot], memory, __ATOMIC_ACQ_REL)); }
+static void clear(real *p, long count) { memset(p, 0, count * sizeof(real)); }
 
-typedef struct { Sizes s; real *w1, *w2, *w1_back, *w2_back, *lasting, *factor, *shift; void *memory; } Shared;
+typedef struct { Sizes s; real *w1, *w2, *w1_back, *w2_back, *lasting, *factor, *shift; char *memory; } Shared;
 
 static int share(Shared *shared, const Inputs *k, int back)
 {
     const Sizes s = shared->s = sizes_of(k);
     const long first = UP(s.inputs * TAPS * PADDED), last = UP(HIDDEN * TAPS * OUTPUTS), wide = PADDED * s.values;
     const long turned = UP(HIDDEN * TAPS * CHANNELS), spread = UP(OUTPUTS * TAPS * PADDED);
-    real *at = allocate(&shared->memory, first + last + 2 * turned + spread + 3 * wide);
+    const long all = first + last + 2 * turned + spread + 3 * wide;
+    real *at = borrow(&shared->memory, SHARED, all);
     if (!shared->memory) return 1;
+    clear(at, all);
     shared->w1 = at, at += first;
     shared->w2 = at, at += last;
     shared->w1_back = at, at += 2 * turned;
@@ -204,9 +216,10 @@ INLINE vf raised(const Inputs *k, const Shared *shared, long h, long p, vf befor
 static int forward_group(const Inputs *k, const Shared *shared, long from, long to, real *before, real *out)
 {
     const Sizes s = shared->s;
-    void *memory;
-    real *in = allocate(&memory, s.inputs * s.plane + PADDED * s.plane + OUTPUTS * s.values);
+    char *memory;
+    real *in = borrow(&memory, SCRATCH, s.inputs * s.plane + PADDED * s.plane + OUTPUTS * s.values);
     if (!memory) return 1;
+    clear(in, (s.inputs + PADDED) * s.plane);                /* what lies behind a plane is read, and counts for nothing */
     real *hidden = in + s.inputs * s.plane, *wide = hidden + PADDED * s.plane;
     for (long b = from; b < to; b++) {
         take_all(in, k, b, &s);
@@ -229,7 +242,7 @@ static int forward_group(const Inputs *k, const Shared *shared, long from, long 
                 memcpy(out + ((b * OUTPUTS + o) * s.ny + y) * s.nx, wide + o * s.values + y * s.width,
                        s.nx * sizeof(real));
     }
-    free(memory);
+    give_back(memory, SCRATCH);
     return 0;
 }
 
@@ -237,15 +250,21 @@ static int forward_group(const Inputs *k, const Shared *shared, long from, long 
 static void by_first(vf *sums, const real *planes, const real *seeds, long seed_stride, const Sizes *s)
 {
     for (long c = 0; c < s->inputs; c++)
-        for (long t = 0; t < TAPS; t++, sums += PADDED) {
-            const real *at = planes + c * s->plane + t / 3 * s->width + t % 3;
-            for (long h0 = 0; h0 < PADDED; h0 += BLOCK) {
-                vf acc[BLOCK] = {{0}};
+        for (long i = 0; i < 3; i++, sums += 3 * PADDED) {
+            const real *at = planes + c * s->plane + i * s->width;
+            for (long h0 = 0; h0 < PADDED; h0 += HALF) {
+                const real *seed = seeds + h0 * seed_stride;
+                vf acc[3 * HALF] = {{0}};
                 for (long p = 0; p < s->values; p += LANES) {
-                    const vf x = load(at + p);
-                    UNROLL for (int h = 0; h < BLOCK; h++) acc[h] += x * load(seeds + (h0 + h) * seed_stride + p);
+                    const vf x0 = load(at + p), x1 = load(at + p + 1), x2 = load(at + p + 2);
+                    UNROLL for (int h = 0; h < HALF; h++) {
+                        vf g = load(seed + h * seed_stride + p);
+                        IN_REGISTER(g);
+                        acc[h] += x0 * g, acc[HALF + h] += x1 * g, acc[2 * HALF + h] += x2 * g;
+                    }
                 }
-                UNROLL for (int h = 0; h < BLOCK; h++) sums[h0 + h] += acc[h];
+                UNROLL for (int j = 0; j < 3; j++)
+                    UNROLL for (int h = 0; h < HALF; h++) sums[j * PADDED + h0 + h] += acc[j * HALF + h];
             }
         }
 }
@@ -258,7 +277,8 @@ static void by_last(vf *sums, const real *hidden, const real *seeds, long seed_s
             for (long p = 0; p < s->values; p += LANES) {
                 const vf x0 = load(at + p), x1 = load(at + p + 1), x2 = load(at + p + 2);
                 UNROLL for (int o = 0; o < OUTPUTS; o++) {
-                    const vf g = load(seeds + o * seed_stride + p);
+                    vf g = load(seeds + o * seed_stride + p);
+                    IN_REGISTER(g);
                     acc[o] += x0 * g, acc[OUTPUTS + o] += x1 * g, acc[2 * OUTPUTS + o] += x2 * g;
                 }
             }
@@ -266,7 +286,7 @@ static void by_last(vf *sums, const real *hidden, const real *seeds, long seed_s
         }
 }
 
-typedef struct { real *lasting, *factor; vf *w1, *w2; double *bias; void *memory; } Sums;
+typedef struct { real *lasting, *factor; vf *w1, *w2; double *bias; char *memory; } Sums;
 
 static int backward_group(const Inputs *k, const Shared *shared, long from, long to, const real *before,
                           const real *seed, Gradients *g, Sums *sums)
@@ -275,11 +295,12 @@ static int backward_group(const Inputs *k, const Shared *shared, long from, long
     const long pitch = s.margin + s.full, cells = s.ny * s.nx;   /* of seeds: zeros before and behind */
     const long counts[] = {s.inputs * s.plane, PADDED * s.plane, OUTPUTS * pitch, PADDED * pitch, PADDED * s.full,
                            PADDED * s.values, CHANNELS * s.full};
-    void *memory;
+    char *memory;
     long all = 0;
     for (int n = 0; n < 7; n++) all += counts[n];
-    real *in = allocate(&memory, all);
+    real *in = borrow(&memory, SCRATCH, all);
     if (!memory) return 1;
+    clear(in, counts[0] + counts[1] + counts[2] + counts[3]);
     real *hidden = in + counts[0], *seeds = hidden + counts[1], *inner = seeds + counts[2];
     real *by_hidden = inner + counts[3], *slope = by_hidden + counts[4], *by_in = slope + counts[5];
     for (long b = from; b < to; b++) {
@@ -346,7 +367,7 @@ static int backward_group(const Inputs *k, const Shared *shared, long from, long
             }
         }
     }
-    free(memory);
+    give_back(memory, SCRATCH);
     return 0;
 }
 
@@ -364,7 +385,7 @@ int network_forward(const int64_t *addresses, long batch, long ny, long nx, real
 #pragma omp parallel for num_threads(threads) reduction(|:failed) if (threads > 1 && groups > 1)
     for (long n = 0; n < groups; n++)
         failed |= forward_group(&k, &shared, batch * n / groups, batch * (n + 1) / groups, before, out);
-    free(shared.memory);
+    give_back(shared.memory, SHARED);
     return failed;
 }
 
@@ -383,8 +404,10 @@ int network_backward(const int64_t *addresses, long batch, long ny, long nx, con
     Sums sums[GROUPS];
     int failed = 0;
     for (long n = 0; n < groups; n++) {
-        real *at = allocate(&sums[n].memory, 3 * PADDED * s.values + (first + last) * LANES + 2 * OUTPUTS);
-        if (!sums[n].memory) failed = 1;
+        const long all = 3 * PADDED * s.values + (first + last) * LANES + 2 * OUTPUTS;
+        real *at = borrow(&sums[n].memory, SUMS + n, all);
+        if (sums[n].memory) clear(at, all);
+        else failed = 1;
         sums[n].w1 = (vf *)at, sums[n].w2 = sums[n].w1 + first;
         sums[n].lasting = at + (first + last) * LANES;
         sums[n].factor = sums[n].lasting + PADDED * s.values;
@@ -421,7 +444,7 @@ int network_backward(const int64_t *addresses, long batch, long ny, long nx, con
             }
         }
     }
-    for (long n = 0; n < groups; n++) free(sums[n].memory);
-    free(shared.memory);
+    for (long n = 0; n < groups; n++) give_back(sums[n].memory, SUMS + n);
+    give_back(shared.memory, SHARED);
     return failed;
 }

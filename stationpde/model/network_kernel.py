@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
@@ -25,7 +25,8 @@ from pde_ops.backends.fused.build import load_library
 from pde_ops.backends.fused.engine import choose_engine
 from pde_ops.transforms import is_transforming
 
-__all__ = ["apply_network", "is_compiled_here"]
+__all__ = ["addresses", "apply_network", "dense", "is_compiled_here", "kernel_of", "require_shapes", "run_backward",
+           "run_forward"]  # fmt: skip
 
 _TAPS = 9
 _MOST_SUMS = 8  # results for which `network.c` has registers
@@ -57,7 +58,7 @@ def apply_network(
     last, bias : of the second layer, ``[output, hidden, 3, 3]`` and ``[output]``
     """
     inputs = (fields, more, sun, first, each, lasting, factor, shift, last, bias)
-    _require_shapes(*inputs)
+    require_shapes(*inputs)
     by_sun = sun is not None and sun.requires_grad and torch.is_grad_enabled()
     if by_sun or not len(fields):  # nor does it add up derivatives of no sample
         return by_torch(*inputs)
@@ -65,7 +66,7 @@ def apply_network(
     return outputs
 
 
-def _require_shapes(
+def require_shapes(
     fields: Tensor, more: Tensor | None, sun: Tensor | None, first: Tensor, each: Tensor, lasting: Tensor,
     factor: Tensor | None, shift: Tensor | None, last: Tensor, bias: Tensor,
 ) -> None:  # fmt: skip
@@ -120,8 +121,9 @@ class _Kernel:
         assert compiler is not None
         defines = {**dict(zip(_SIZES, sizes, strict=True)), "NX": 1, "BORDER_X": 0, "BORDER_Y": 0}
         parts = [f"#define {name} {value}" for name, value in defines.items()]
-        prelude = Path(str(fused.__file__)).with_name("prelude.h")
-        parts += [path.read_text(encoding="utf-8") for path in (prelude, Path(__file__).with_name("network.c"))]
+        prelude, here = Path(str(fused.__file__)).with_name("prelude.h"), Path(__file__)
+        sources = (prelude, here.with_name("network.c"), here.with_name("gate.c"))
+        parts += [path.read_text(encoding="utf-8") for path in sources]
         library = load_library("\n".join(parts), compiler)
         pointer, size, flag = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
         self.forward, self.backward, self.values = (
@@ -130,35 +132,73 @@ class _Kernel:
         self.forward.argtypes = [pointer, size, size, size, pointer, pointer, flag]
         self.backward.argtypes = [pointer, size, size, size, pointer, pointer, pointer, flag]
         self.values.argtypes, self.values.restype = [size, size], size
+        self.gate, self.begin_back, self.end_back = (
+            library.gate_forward, library.gate_begin_back, library.gate_end_back
+        )  # fmt: skip
+        self.gate.argtypes, self.gate.restype = [size, *[pointer] * 5], None
+        self.begin_back.argtypes, self.begin_back.restype = [size, *[pointer] * 6], None
+        self.end_back.argtypes, self.end_back.restype = [size, *[pointer] * 4], None
 
 
 _kernel = functools.cache(_Kernel)
 
 
-def _of(fields: Tensor, last: Tensor) -> _Kernel:
+def kernel_of(fields: Tensor, last: Tensor) -> _Kernel:
+    """Return the kernel for the dtype and channels of fields, and the weights of a last layer."""
     return _kernel(int(fields.dtype == torch.float64), last.shape[1], last.shape[0], fields.shape[1])
 
 
-def _addresses(tensors: Sequence[Tensor | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.array([0 if tensor is None else tensor.data_ptr() for tensor in tensors], np.int64)
+def addresses(tensors: Sequence[Tensor | None]) -> bytes:
+    """Return where the values of tensors lie, 0 for None, as an array of whole numbers of C."""
+    return struct.pack(f"{len(tensors)}q", *(0 if tensor is None else tensor.data_ptr() for tensor in tensors))
+
+
+def run_forward(dense: Sequence[Tensor | None], *, recorded: bool) -> tuple[Tensor, Tensor | None]:
+    """Return the outputs, and if recorded what the way back needs beside the inputs of `apply_network`, all dense."""
+    fields, last = dense[0], dense[8]
+    assert fields is not None and last is not None
+    batch, _, ny, nx = fields.shape
+    kernel = kernel_of(fields, last)
+    before = fields.new_empty(batch, last.shape[1], kernel.values(ny, nx)) if recorded else None
+    outputs = fields.new_empty(batch, last.shape[0], ny, nx)
+    threads, recording = torch.get_num_threads(), 0 if before is None else before.data_ptr()
+    if kernel.forward(addresses(dense), batch, ny, nx, recording, outputs.data_ptr(), threads):
+        raise MemoryError("no memory for the planes of a network")
+    return outputs, before
+
+
+def run_backward(
+    inputs: Sequence[Tensor | None], before: Tensor, seed: Tensor, wanted: Sequence[bool]
+) -> list[Tensor | None]:
+    """Return the derivatives by all inputs but the sun; those by fields only if they are ``wanted``."""
+    fields, last = inputs[0], inputs[8]
+    assert fields is not None and last is not None
+    batch, _, ny, nx = fields.shape
+    results = [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]
+    results[2] = None
+    for place, want in enumerate(wanted):
+        results[place] = results[place] if want else None
+    written = [result for place, result in enumerate(results) if place != 2]
+    failed = kernel_of(fields, last).backward(
+        addresses(inputs), batch, ny, nx, before.data_ptr(), seed.data_ptr(), addresses(written),
+        torch.get_num_threads(),
+    )  # fmt: skip
+    if failed:
+        raise MemoryError("no memory for the derivatives of a network")
+    return results
+
+
+def dense(tensor: Tensor | None) -> Tensor | None:
+    """Return a tensor whose memory a kernel can read."""
+    return None if tensor is None else tensor.resolve_neg().contiguous()
 
 
 class _Network(Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor | None) -> Tensor:
-        dense = [None if tensor is None else tensor.resolve_neg().contiguous() for tensor in inputs]
-        fields, last = dense[0], dense[8]
-        assert fields is not None and last is not None
-        batch, _, ny, nx = fields.shape
-        kernel = _of(fields, last)
-        recorded = any(ctx.needs_input_grad)
-        before = fields.new_empty(batch, last.shape[1], kernel.values(ny, nx)) if recorded else None
-        outputs = fields.new_empty(batch, last.shape[0], ny, nx)
-        threads, recording = torch.get_num_threads(), 0 if before is None else before.data_ptr()
-        addresses = _addresses(dense)  # named, so that it lives as long as the call
-        if kernel.forward(addresses.ctypes.data, batch, ny, nx, recording, outputs.data_ptr(), threads):
-            raise MemoryError("no memory for the planes of a network")
-        ctx.save_for_backward(before, *dense)
+        here = [dense(tensor) for tensor in inputs]
+        outputs, before = run_forward(here, recorded=any(ctx.needs_input_grad))
+        ctx.save_for_backward(before, *here)
         return outputs
 
     @staticmethod
@@ -167,22 +207,8 @@ class _Network(Function):
         needed = ctx.needs_input_grad
         if torch.is_grad_enabled():
             return _again(inputs, gradients[0], needed)
-        fields, last, seed = inputs[0], inputs[8], gradients[0].resolve_neg().contiguous()
-        batch, _, ny, nx = fields.shape
-        # The kernel writes the derivatives by all but the sun; those by fields only if they are wanted.
-        results = [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]
-        results[2] = None
-        for place in (0, 1):
-            results[place] = results[place] if needed[place] else None
-        written = [result for place, result in enumerate(results) if place != 2]
-        read, write = _addresses(inputs), _addresses(written)
-        failed = _of(fields, last).backward(
-            read.ctypes.data, batch, ny, nx, before.data_ptr(), seed.data_ptr(), write.ctypes.data,
-            torch.get_num_threads(),
-        )  # fmt: skip
-        if failed:
-            raise MemoryError("no memory for the derivatives of a network")
-        return tuple(results)
+        seed = gradients[0].resolve_neg().contiguous()
+        return tuple(run_backward(inputs, before, seed, needed[:2]))
 
 
 def _again(inputs: Sequence[Tensor | None], seed: Tensor, needed: Sequence[bool]) -> tuple[Tensor | None, ...]:

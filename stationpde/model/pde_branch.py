@@ -21,8 +21,10 @@ from stationpde.config import Config
 from stationpde.model.closure import Closure
 from stationpde.model.extended_terms import ExtendedTerms
 from stationpde.model.first_layers import Ahead, LeadConditions
+from stationpde.model.interval_kernel import Course, call_of
 from stationpde.model.prepared_drive import PreparedDrive
 from stationpde.model.scaling import Scaling
+from stationpde.model.terms_kernel import Surroundings
 from stationpde.physics import STATE, WIND, P, equations
 
 if TYPE_CHECKING:
@@ -208,7 +210,7 @@ class PDEBranch(nn.Module):
         tendencies: Float[Tensor, "batch memory y x"] | None = None,
         lead: int | Tensor = 1,
     ) -> Float[Tensor, "batch field y x"]:
-        """Return the physical forecast of the next field, SI.
+        """Return the physical forecast of the next field, scaled.
 
         Parameters
         ----------
@@ -219,18 +221,27 @@ class PDEBranch(nn.Module):
         tendencies : changes of the lifted field, scaled, for the term ``memory``; zero where None
         lead : of the end of the interval, in steps
         """
-        state = scaling.inverse(field)
         if isinstance(conditions, LeadConditions) and (prepared := conditions.prepared.get(self)) is not None:
-            closure = None if self.closure is None else self.closure.bounded(field, conditions)
-            added, decay = prepared.drive(field, closure, conditions.number)
-            closures = self._base_closures(Forcing(base if self.bases else None))
-            return self._march(state, closures, added, decay, prepared.rates)
+            return self._prepared(prepared, field, base, conditions, scaling)
+        state = scaling.inverse(field)
         forcing = self.forcing(state, base, conditions, scaling, tendencies, lead)
         if self.marches:
-            return self._march(state, self._base_closures(forcing), *self._beside(state, forcing))
+            return scaling(self._march(state, self._base_closures(forcing), *self._beside(state, forcing)))
         for _ in range(self.substeps):
             state = self.substep(state, forcing, scaling)
-        return state
+        return scaling(state)
+
+    def _prepared(
+        self, prepared: PreparedDrive, field: Tensor, base: Tensor | None, conditions: LeadConditions, scaling: Scaling
+    ) -> Tensor:
+        """Return the next field, scaled, from what `prepare` has prepared."""
+        if prepared.course is not None and field.dtype == prepared.course.dtype and field.shape[0]:
+            network = None if self.closure is None else conditions.prepared[self.closure]
+            return prepared.march(prepared.course, field, network, conditions)
+        closure = None if self.closure is None else self.closure.unbounded(field, conditions)
+        added, decay = prepared.drive(field, closure, conditions.number)
+        closures = self._base_closures(Forcing(base if self.bases else None))
+        return scaling(self._march(scaling.inverse(field), closures, added, decay, prepared.rates))
 
     def forcing(
         self, state: Tensor, base: Tensor | None, conditions: Tensor, scaling: Scaling,
@@ -308,8 +319,14 @@ class PDEBranch(nn.Module):
         assert isinstance(self.step, RangeScaledEuler)
         return self.step.march(state, closures, self.substeps, added, decay, rates)
 
-    def prepare(self, ahead: Ahead, scaling: Scaling, tendencies: Tensor | None) -> PreparedDrive | None:
-        """Prepare all that the intervals of a forecast share; None where driven terms do not fit one march."""
+    def prepare(
+        self, ahead: Ahead, scaling: Scaling, tendencies: Tensor | None,
+        bases: Float[Tensor, "lead batch channel y x"] | None,
+    ) -> PreparedDrive | None:  # fmt: skip
+        """Prepare all that the intervals of a forecast share; None where driven terms do not fit one march.
+
+        Arguments are those of `forward`, with the base states of all leads.
+        """
         if not (self.marches and self.split and len(self.channels) == C and self._is_closure_whole()):
             return None
         assert isinstance(self.step, RangeScaledEuler)
@@ -319,7 +336,30 @@ class PDEBranch(nn.Module):
         terms = None
         if self.extended is not None:
             terms = self.extended.prepare(ahead, tendencies, factor * scale / seconds, factor / seconds)
-        return PreparedDrive(self.step.rates(), closure, terms)
+        rates = self.step.rates()
+        course = self._course(ahead, scaling, bases, rates[0], None if terms is None else terms.surroundings)
+        return PreparedDrive(rates, closure, terms, course)
+
+    def _course(
+        self, ahead: Ahead, scaling: Scaling, bases: Tensor | None, coefficients: Tensor,
+        surroundings: Surroundings | None,
+    ) -> Course | None:  # fmt: skip
+        """Return how one compiled function takes an interval; None where it cannot."""
+        leads, batch, _, *grid = ahead.fields.shape
+        like, scale = ahead.fields.new_empty(batch, C, *grid), scaling.scale.flatten()
+        dtypes = {like.dtype, scale.dtype, coefficients.dtype}
+        if not batch or len(dtypes) > 1 or (bases is not None and (bases.requires_grad or bases.dtype != like.dtype)):
+            return None
+        if bases is None:
+            bases = like.new_empty(leads, batch, 0, *grid)
+        channels = [STATE.index(name.removesuffix("_b")) for name in self.bases]
+        assert isinstance(self.step, RangeScaledEuler)
+        parts, closures = self.step.substeps, {n: bases[0, :, c] for n, c in zip(self.bases, channels, strict=True)}
+        call = call_of(self.tendency, like, closures, coefficients, self.dt / parts)
+        if call is None:
+            return None
+        pattern = (self.substeps * parts, parts)
+        return Course.of(call, pattern, (scale, scaling.centre.flatten()), surroundings, bases, channels)
 
     def _is_closure_whole(self) -> bool:
         """Return whether every equation has its closure, or none has."""

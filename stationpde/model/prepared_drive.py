@@ -13,15 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
-from pde_ops.integrators.range_scaled_euler import Rates
+from stationpde.model.first_layers import LeadConditions, PreparedNetwork
+from stationpde.model.interval_kernel import Course, apply_interval
 from stationpde.model.terms_kernel import Surroundings, apply_terms
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
 __all__ = ["PreparedDrive", "PreparedTerms"]
+
+Optional = Tensor | None
+LeadTerms = tuple[Optional, Optional, Optional, Optional, Optional, Optional]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,37 +44,45 @@ class PreparedTerms:
     regime: Float[Tensor, "channel 5"] | None
     passing: Sequence[Float[Tensor, "batch channel"]] | None
 
-    def __call__(
-        self, field: Tensor, closure: Tensor | None, factor: Tensor | None, number: int
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return what is added, with a closure times its factor, and what decays."""
+    def at(self, number: int) -> LeadTerms:
+        """Return what `apply_terms` takes behind the closure's factor, of one lead."""
         lasting, light, passing = (
             None if by_lead is None else by_lead[number] for by_lead in (self.lasting, self.light, self.passing)
         )
-        return apply_terms(
-            field, closure, factor, lasting, light, self.radiation, self.around, self.regime, passing,
-            self.surroundings,
-        )  # fmt: skip
+        return lasting, light, self.radiation, self.around, self.regime, passing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedDrive:
-    """Closure and extending terms of a forecast, and the rates of its equations.
+    """Closure and extending terms of a forecast, the rates of its equations, and how they march.
 
     Attributes
     ----------
     closure : factor of the bounded closure, ``[channel]``
+    course : None where no compiled kernel marches
     """
 
-    rates: Rates
+    rates: tuple[Tensor, Tensor]
     closure: Tensor | None
     terms: PreparedTerms | None
+    course: Course | None
 
     def drive(self, field: Tensor, closure: Tensor | None, number: int) -> tuple[Tensor | None, Tensor | None]:
         """Return what a sub-step adds beside the equations, and the share of the state that decays.
 
-        ``closure`` is bounded to [-1, 1], ``number`` that of the lead, from 0.
+        ``closure`` is not bounded yet, ``number`` that of the lead, from 0.
         """
+        factor = None if closure is None else self.closure
         if self.terms is not None:
-            return self.terms(field, closure, None if closure is None else self.closure, number)
-        return None if closure is None or self.closure is None else closure * self.closure[:, None, None], None
+            return apply_terms(field, closure, factor, *self.terms.at(number), self.terms.surroundings)
+        return None if closure is None or factor is None else torch.tanh(closure) * factor[:, None, None], None
+
+    def march(
+        self, course: Course, field: Tensor, network: PreparedNetwork | None, conditions: LeadConditions
+    ) -> Tensor:
+        """Return the scaled field at the end of an interval, closure network included."""
+        number = conditions.number
+        weights = (None,) * 8 if network is None else (conditions.sun, *network.weights(number))
+        terms = (None,) * 6 if self.terms is None else self.terms.at(number)
+        factor = None if network is None else self.closure
+        return apply_interval(course, number, field, weights, (factor, *terms), self.rates)

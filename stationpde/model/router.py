@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from stationpde.model.convolutions import Gate
 from stationpde.model.first_layers import Ahead, LeadConditions, PreparedNetwork
+from stationpde.model.gate_kernel import apply_gate
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -38,9 +39,8 @@ class Router(nn.Module):
         """Return the joined field and α, the weight of the data-driven branch."""
         if isinstance(conditions, LeadConditions):
             network: PreparedNetwork = conditions.prepared[self]
-            weight = torch.sigmoid(network(conditions, data, physics))
-        else:
-            weight = self.gate(data, physics, conditions)
+            return apply_gate(data, physics, conditions.sun, *network.weights(conditions.number))
+        weight = self.gate(data, physics, conditions)
         return torch.lerp(physics, data, weight), weight
 
     def prepare(self, ahead: Ahead) -> PreparedNetwork:

@@ -1,10 +1,13 @@
-/* What drives the equations beside the closure, and with it, forward and backward.
+/* What drives the equations beside the closure, and with it, forward and backward; and the fields in SI.
  *
- *   added_o = f_o S_o + lasting_o + sum_i Q_oi radiation_i + sum_d G_od difference_d
+ *   added_o = f_o tanh(S_o) + lasting_o + sum_i Q_oi radiation_i + sum_d G_od difference_d
  *   decay_o = passing_o + sum_i L_oi clamp(regime_i)
+ *   state_c = scale_c field_c + centre_c
  *
  * Differences are slopes and curvatures over RADII distances with a replicated border; see `terms_kernel.py`. Samples lie
- * side by side, value by value, so that rows are long and a neighbour eastwards is a group of samples away.
+ * side by side, value by value, so that rows are long and a neighbour eastwards is a group of samples away. Inputs are
+ * [sample, channel, y, x]; the three results, and derivatives by them, lie as a march takes them: [group, channel, y,
+ * x and sample], rows padded to LAID values. With one sample a group that is the same, without padding.
  *
  * Defined before this point, after the vector types: RADII.
  */
@@ -12,22 +15,24 @@
 #define KINDS 3                                              /* slope eastwards, slope northwards, curvature */
 #define DIFFERENCES (RADII * KINDS * FIELDS)
 #define MIXED 5                                              /* inputs of radiation, and of the regime */
-#define TOGETHER 8                                           /* samples side by side */
 #define UNROLL _Pragma("GCC unroll 16")
 #define UP(n) (((n) + LANES - 1) / LANES * LANES)
+#define LAID(row, side) ((side) == 1 ? (row) : ((row) + 15) / 16 * 16)
 enum { EASTWARD, NORTHWARD, CURVED };
 
 typedef struct {
     const real *fields, *closure, *factor, *lasting, *light, *radiation, *around, *regime, *passing, *stretch, *turn;
+    const real *scale, *centre;
 } Inputs;
-typedef struct { real *fields, *closure, *factor, *radiation, *around, *regime, *passing; } Gradients;
-typedef struct { long batch, ny, nx; const int64_t *radii; long middle; real largest; } Sizes;
+typedef struct { real *added, *decay, *state; } Results;
+typedef struct { real *fields, *closure, *factor, *lasting, *radiation, *around, *regime, *passing; } Gradients;
+typedef struct { long batch, ny, nx, side; const int64_t *radii; long middle; real largest; } Sizes;
 /* A group of samples: the first, how many, values of a row, the same in whole vectors, ghosts beside it, its pitch. */
 typedef struct { long first, count, row, wide, ghosts, pitch; } Group;
 
 static Group group_of(const Sizes *s, long first)
 {
-    const long count = s->batch - first < TOGETHER ? s->batch - first : TOGETHER;
+    const long count = s->side;
     const long row = s->nx * count, ghosts = s->radii[RADII - 1] * count;
     return (Group){first, count, row, UP(row), ghosts, UP(2 * ghosts + row + LANES)};
 }
@@ -51,13 +56,33 @@ static void scatter(real *to, const real *from, long channels, long channel, lon
         for (long x = 0; x < s->nx; x++) row[x] = from[x * g->count + b];
     }
 }
-/* Take in all fields of a group, with ghosts to the west and east. */
-static void take_in(real *in, const real *fields, const Sizes *s, const Group *g)
+/* One row of what is laid out: place it, or a copy with zeros behind it. */
+INLINE long laid_out(long c, long y, const Sizes *s, const Group *g)
+{
+    return ((g->first / s->side * FIELDS + c) * s->ny + y) * LAID(g->row, s->side);
+}
+static void put_row(real *all, const real *row, long c, long y, const Sizes *s, const Group *g)
+{
+    memcpy(all + laid_out(c, y, s, g), row, g->row * sizeof(real));
+}
+static void take_row(real *row, const real *all, long c, long y, const Sizes *s, const Group *g)
+{
+    memcpy(row, all + laid_out(c, y, s, g), g->row * sizeof(real));
+    for (long i = g->row; i < g->wide; i++) row[i] = 0;
+}
+/* Take in all fields of a group, with ghosts to the west and east, and write them in SI. */
+static void take_in(real *in, const Inputs *k, real *state, const Sizes *s, const Group *g)
 {
     for (long c = 0; c < FIELDS; c++)
         for (long y = 0; y < s->ny; y++, in += g->pitch) {
             real *row = in + g->ghosts;
-            gather(row, fields, FIELDS, c, y, s, g);
+            gather(row, k->fields, FIELDS, c, y, s, g);
+            if (state) {
+                real *to = state + laid_out(c, y, s, g);
+                const real scale = k->scale[c], centre = k->centre[c];
+                for (long i = 0; i < g->row; i++) to[i] = row[i] * scale + centre;
+                for (long i = g->row; i < LAID(g->row, s->side); i++) to[i] = 0;
+            }
             for (long i = 0; i < g->ghosts; i++) {
                 in[i] = row[i % g->count];
                 row[g->row + i] = row[g->row - g->count + i % g->count];
@@ -126,18 +151,53 @@ static real *allocate(void **memory, long count)
 }
 static Sizes sizes_of(const int64_t *n, double largest)
 {
-    return (Sizes){n[0], n[1], n[2], n + 4, n[3], (real)largest};
+    return (Sizes){n[0], n[1], n[2], n[4], n + 5, n[3], (real)largest};
 }
 static Inputs inputs_of(const int64_t *addresses)
 {
     const real *const *a = (const real *const *)addresses;
-    return (Inputs){a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]};
+    return (Inputs){a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10],
+                    a[11], a[12]};
 }
 
-/* `counts`: samples, rows, columns, which radius is the middle one, and the radii, the largest last. */
-int terms_forward(const int64_t *addresses, const int64_t *counts, double largest, real *added, real *decay)
+/* Copy a march's state to [sample, channel, y, x], scaled; and the other way, derivatives by that. */
+void terms_end(const real *state, const real *scale, const real *centre, real *fields, const int64_t *counts)
+{
+    const Sizes s = sizes_of(counts, 0);
+    for (long first = 0; first < s.batch; first += s.side) {
+        const Group g = group_of(&s, first);
+        for (long c = 0; c < FIELDS; c++)
+            for (long b = 0; b < s.side; b++) {
+                real *to = fields + ((first + b) * FIELDS + c) * s.ny * s.nx;
+                for (long y = 0; y < s.ny; y++, to += s.nx) {
+                    const real *from = state + laid_out(c, y, &s, &g) + b;
+                    for (long x = 0; x < s.nx; x++) to[x] = (from[x * s.side] - centre[c]) / scale[c];
+                }
+            }
+    }
+}
+void terms_begin_back(const real *by_fields, const real *scale, real *by_state, const int64_t *counts)
+{
+    const Sizes s = sizes_of(counts, 0);
+    for (long first = 0; first < s.batch; first += s.side) {
+        const Group g = group_of(&s, first);
+        for (long c = 0; c < FIELDS; c++)
+            for (long b = 0; b < s.side; b++) {
+                const real *from = by_fields + ((first + b) * FIELDS + c) * s.ny * s.nx;
+                for (long y = 0; y < s.ny; y++, from += s.nx) {
+                    real *to = by_state + laid_out(c, y, &s, &g) + b;
+                    for (long x = 0; x < s.nx; x++) to[x * s.side] = from[x] / scale[c];
+                }
+            }
+    }
+}
+
+/* `counts`: samples, rows, columns, which radius is the middle one, how many samples lie side by side, and the radii,
+ * the largest last. */
+int terms_forward(const int64_t *addresses, const int64_t *counts, double largest, const int64_t *results)
 {
     const Inputs k = inputs_of(addresses);
+    const Results to = {(real *)results[0], (real *)results[1], (real *)results[2]};
     const Sizes s = sizes_of(counts, largest);
     const Group most = group_of(&s, 0);
     const long weights = UP(DIFFERENCES * FIELDS);
@@ -147,11 +207,11 @@ int terms_forward(const int64_t *addresses, const int64_t *counts, double larges
     real *around = in + FIELDS * s.ny * most.pitch, *out = around + weights, *slow = out + FIELDS * most.wide;
     real *light = slow + FIELDS * most.wide, *row = light + 2 * most.wide, *extra = row + FIELDS * most.wide;
     if (k.around) turn_weights(around, k.around);
-    for (long first = 0; first < s.batch; first += TOGETHER) {
+    for (long first = 0; first < s.batch; first += s.side) {
         const Group g = group_of(&s, first);
-        take_in(in, k.fields, &s, &g);
+        take_in(in, &k, to.state, &s, &g);
         if (k.regime) spread_passing(slow, &k, &g);
-        for (long y = 0; y < s.ny; y++) {
+        for (long y = 0; y < s.ny && to.added; y++) {
             for (long o = 0; o < FIELDS; o++) {
                 if (k.lasting) gather(out + o * g.wide, k.lasting, FIELDS, o, y, &s, &g);
                 else memset(out + o * g.wide, 0, g.wide * sizeof(real));
@@ -162,7 +222,7 @@ int terms_forward(const int64_t *addresses, const int64_t *counts, double larges
                 vf acc[FIELDS];
                 UNROLL for (int o = 0; o < FIELDS; o++) acc[o] = load(out + o * g.wide + p);
                 if (k.closure)
-                    UNROLL for (int o = 0; o < FIELDS; o++) acc[o] += k.factor[o] * load(row + o * g.wide + p);
+                    UNROLL for (int o = 0; o < FIELDS; o++) acc[o] += k.factor[o] * vtanh(load(row + o * g.wide + p));
                 if (k.light) {
                     vf q[MIXED];
                     radiated(q, in, light, &s, &g, y, p);
@@ -181,7 +241,7 @@ int terms_forward(const int64_t *addresses, const int64_t *counts, double larges
                         }
                 UNROLL for (int o = 0; o < FIELDS; o++) store(out + o * g.wide + p, acc[o]);
             }
-            for (long o = 0; o < FIELDS; o++) scatter(added, out + o * g.wide, FIELDS, o, y, &s, &g);
+            for (long o = 0; o < FIELDS; o++) put_row(to.added, out + o * g.wide, o, y, &s, &g);
             if (!k.regime) continue;
             const Stencil pressure = stencil_of(in, &k, &s, &g, s.middle, 2, y);
             for (long p = 0; p < g.wide; p += LANES) {
@@ -194,7 +254,7 @@ int terms_forward(const int64_t *addresses, const int64_t *counts, double larges
                     store(extra + o * g.wide + p, acc);
                 }
             }
-            for (long o = 0; o < FIELDS; o++) scatter(decay, extra + o * g.wide, FIELDS, o, y, &s, &g);
+            for (long o = 0; o < FIELDS; o++) put_row(to.decay, extra + o * g.wide, o, y, &s, &g);
         }
     }
     free(memory);
@@ -214,12 +274,13 @@ INLINE void carry(real *here, real *north, real *south, const Stencil *t, const 
     add_to(south + p, d[CURVED] - turned);
 }
 
-int terms_backward(const int64_t *addresses, const int64_t *counts, double largest, const real *by_added,
-                   const real *by_decay, const int64_t *gradients)
+int terms_backward(const int64_t *addresses, const int64_t *counts, double largest, const int64_t *seeds,
+                   const int64_t *gradients)
 {
     const Inputs k = inputs_of(addresses);
     real *const *to = (real *const *)gradients;
-    const Gradients out = {to[0], to[1], to[2], to[3], to[4], to[5], to[6]};
+    const Gradients out = {to[0], to[1], to[2], to[3], to[4], to[5], to[6], to[7]};
+    const real *by_added = (const real *)seeds[0], *by_decay = (const real *)seeds[1], *by_state = (const real *)seeds[2];
     const Sizes s = sizes_of(counts, largest);
     const Group most = group_of(&s, 0);
     const long weights = UP(DIFFERENCES * FIELDS), planes = FIELDS * s.ny * most.pitch;
@@ -232,25 +293,32 @@ int terms_backward(const int64_t *addresses, const int64_t *counts, double large
     vf *sums = (vf *)(passing + FIELDS * most.wide), *by_radiation = sums + DIFFERENCES * FIELDS;
     vf *by_regime = by_radiation + MIXED * FIELDS, *by_factor = by_regime + MIXED * FIELDS;
     if (k.around) turn_weights(around, k.around);
-    for (long first = 0; first < s.batch; first += TOGETHER) {
+    for (long first = 0; first < s.batch; first += s.side) {
         const Group g = group_of(&s, first);
         const long plane = s.ny * g.pitch;
-        take_in(in, k.fields, &s, &g);
+        take_in(in, &k, 0, &s, &g);
         memset(by, 0, FIELDS * plane * sizeof(real));
+        for (long c = 0; by_state && c < FIELDS; c++)
+            for (long y = 0; y < s.ny; y++) {
+                const real *from = by_state + laid_out(c, y, &s, &g);
+                real *row = by + (c * s.ny + y) * g.pitch + g.ghosts;
+                for (long i = 0; i < g.row; i++) row[i] = from[i] * k.scale[c];
+            }
         memset(passing, 0, FIELDS * g.wide * sizeof(real));
-        for (long y = 0; y < s.ny; y++) {
+        for (long y = 0; y < s.ny && by_added; y++) {
             real *at[FIELDS];
             for (long c = 0; c < FIELDS; c++) at[c] = by + c * plane + y * g.pitch + g.ghosts;
             for (long o = 0; o < FIELDS; o++) {
-                gather(seed + o * g.wide, by_added, FIELDS, o, y, &s, &g);
-                if (k.regime) gather(slow + o * g.wide, by_decay, FIELDS, o, y, &s, &g);
+                take_row(seed + o * g.wide, by_added, o, y, &s, &g);
+                if (out.lasting) scatter(out.lasting, seed + o * g.wide, FIELDS, o, y, &s, &g);
+                if (k.regime) take_row(slow + o * g.wide, by_decay, o, y, &s, &g);
                 if (!k.closure) continue;
                 real *closure = row + o * g.wide;
                 gather(closure, k.closure, FIELDS, o, y, &s, &g);
                 for (long p = 0; p < g.wide; p += LANES) {
-                    const vf value = load(seed + o * g.wide + p);
-                    by_factor[o] += value * load(closure + p);
-                    store(closure + p, value * k.factor[o]);
+                    const vf value = load(seed + o * g.wide + p), bounded = vtanh(load(closure + p));
+                    by_factor[o] += value * bounded;
+                    store(closure + p, value * k.factor[o] * (1 - bounded * bounded));
                 }
                 scatter(out.closure, closure, FIELDS, o, y, &s, &g);
             }

@@ -1,6 +1,6 @@
 r"""What drives the equations over one interval, closure and extending terms, as one function of torch; see ``terms.c``.
 
-.. math:: \mathrm{added} = f\,S + l + Q\,\mathrm{radiation}(X) + G\,\mathrm{differences}(X), \qquad
+.. math:: \mathrm{added} = f\tanh S + l + Q\,\mathrm{radiation}(X) + G\,\mathrm{differences}(X), \qquad
           \mathrm{decay} = p + \Lambda\,\mathrm{clamp}(\mathrm{regime}(X))
 
 Against matrix products of joined channels, nothing is joined or kept: the way back differs fields again.
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -23,12 +23,15 @@ from torch.autograd import Function
 import pde_ops.backends.fused as fused
 from pde_ops.backends.fused.build import load_library
 from pde_ops.backends.fused.engine import choose_engine
+from stationpde.model.network_kernel import addresses, dense
 from stationpde.model.slopes import Slopes
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["Surroundings", "apply_terms", "by_torch"]
+__all__ = [
+    "Scale", "Surroundings", "apply_terms", "by_torch", "counts_of", "kernel_of", "run_backward", "run_forward",
+]  # fmt: skip
 
 _FIELDS = 5
 _LASTING = 3  # place of the input whose derivative is that by what is added
@@ -59,14 +62,14 @@ def apply_terms(
     around: Float[Tensor, "5 difference"] | None,
     regime: Float[Tensor, "5 5"] | None,
     passing: Float[Tensor, "batch 5"] | None,
-    surroundings: Surroundings,
+    surroundings: Surroundings | None,
 ) -> tuple[Tensor, Tensor | None]:
     """Return what a sub-step adds beside the equations, and the share of the state that decays.
 
     Parameters
     ----------
     fields : scaled
-    closure, factor : bounded closure, and its factor
+    closure, factor : closure before it is bounded, and the factor of the bounded one
     lasting : memory, and radiation of the state zero
     light, radiation : height of the sun by day and 1 by night, which are data; weights of θ and q by day, of both by
         night, and of the wind speed by night
@@ -84,12 +87,12 @@ def apply_terms(
 def by_torch(
     fields: Tensor, closure: Tensor | None, factor: Tensor | None, lasting: Tensor | None, light: Tensor | None,
     radiation: Tensor | None, around: Tensor | None, regime: Tensor | None, passing: Tensor | None,
-    surroundings: Surroundings,
+    surroundings: Surroundings | None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """Compute the same from operations of torch, which have derivatives of any order."""
     added = torch.zeros_like(fields)
     if closure is not None and factor is not None:
-        added = added + closure * factor[:, None, None]
+        added = added + torch.tanh(closure) * factor[:, None, None]
     if lasting is not None:
         added = added + lasting.view_as(fields)
     if light is not None and radiation is not None:
@@ -97,9 +100,11 @@ def by_torch(
         lit = torch.cat([(light[:, :, None] * fields[:, None, 3:]).flatten(1, 2), light[:, 1:] * speed], dim=1)
         added = added + torch.einsum("oi,biyx->boyx", radiation, lit)
     if around is not None:
+        assert surroundings is not None
         added = added + surroundings.slopes.weighted(fields, around)
     if regime is None or passing is None:
         return added, None
+    assert surroundings is not None
     slopes = surroundings.slopes.gradient(fields[:, 2], surroundings.slopes.radii[surroundings.middle])
     seen = torch.cat([fields[:, :2], slopes, fields[:, 3:4] - fields[:, 4:]], dim=1)
     seen = seen.clamp(-surroundings.largest, surroundings.largest)
@@ -119,77 +124,104 @@ class _Kernel:
         library = load_library("\n".join(parts), compiler)
         pointer, number = ctypes.c_void_p, ctypes.c_double
         self.forward, self.backward = library.terms_forward, library.terms_backward
-        self.forward.argtypes = [pointer, pointer, number, pointer, pointer]
-        self.backward.argtypes = [pointer, pointer, number, pointer, pointer, pointer]
+        self.forward.argtypes = [pointer, pointer, number, pointer]
+        self.backward.argtypes = [pointer, pointer, number, pointer, pointer]
+        self.end, self.begin_back = library.terms_end, library.terms_begin_back
+        self.end.argtypes = [pointer, pointer, pointer, pointer, pointer]
+        self.begin_back.argtypes = [pointer, pointer, pointer, pointer]
+        self.end.restype = self.begin_back.restype = None
 
 
 _kernel = functools.cache(_Kernel)
-_Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def _addresses(tensors: Sequence[Tensor | None]) -> _Numbers:
-    return np.array([0 if tensor is None else tensor.data_ptr() for tensor in tensors], np.int64)
-
-
-def _counts(fields: Tensor, surroundings: Surroundings) -> _Numbers:
+def counts_of(fields: Tensor, surroundings: Surroundings | None, side: int) -> bytes:
+    """Return the sizes that the kernel takes, for ``side`` samples side by side."""
     batch, _, ny, nx = fields.shape
-    return np.array([batch, ny, nx, surroundings.middle, *surroundings.slopes.radii], np.int64)
+    middle, radii = (0, (1,)) if surroundings is None else (surroundings.middle, surroundings.slopes.radii)
+    return struct.pack(f"{5 + len(radii)}q", batch, ny, nx, middle, side, *radii)
 
 
-def _kernel_of(fields: Tensor, surroundings: Surroundings) -> _Kernel:
-    return _kernel(fields.dtype == torch.float64, len(surroundings.slopes.radii))
+def kernel_of(fields: Tensor, surroundings: Surroundings | None) -> _Kernel:
+    """Return the kernel for the dtype of fields and the radii of their surroundings."""
+    return _kernel(fields.dtype == torch.float64, 1 if surroundings is None else len(surroundings.slopes.radii))
 
 
-def _dense(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.resolve_neg().contiguous()
+Scale = tuple[Tensor, Tensor]  # by which fields are multiplied, and what is added, [channel]
+
+
+def _geometry(surroundings: Surroundings | None) -> tuple[Tensor | None, Tensor | None]:
+    return (None, None) if surroundings is None else (surroundings.slopes.stretch, surroundings.slopes.turn)
+
+
+def run_forward(
+    inputs: Sequence[Tensor | None], surroundings: Surroundings | None, side: int, results: Sequence[Tensor | None],
+    scale: Scale | tuple[None, None] = (None, None),
+) -> None:  # fmt: skip
+    """Write what is added, what decays and the fields in SI, laid out; ``inputs`` are those of `apply_terms`, dense."""
+    fields = inputs[0]
+    assert fields is not None
+    read = addresses([*inputs, *_geometry(surroundings), *scale])
+    counts, largest = counts_of(fields, surroundings, side), 0.0 if surroundings is None else surroundings.largest
+    if kernel_of(fields, surroundings).forward(read, counts, largest, addresses(results)):
+        raise MemoryError("no memory for the rows of the terms")
+
+
+def run_backward(
+    inputs: Sequence[Tensor | None], surroundings: Surroundings | None, side: int, seeds: Sequence[Tensor | None],
+    by_lasting: Tensor | None, scale: Scale | tuple[None, None] = (None, None),
+) -> list[Tensor | None]:  # fmt: skip
+    """Return derivatives by all ``inputs`` from those by what `run_forward` wrote; those by ``lasting`` are written."""
+    fields, closure, factor, _, _, radiation, around, regime, passing = inputs
+    assert fields is not None
+    by_fields, by_closure, by_factor, by_radiation, by_around, by_regime, by_passing = results = [
+        None if tensor is None else torch.empty_like(tensor)
+        for tensor in (fields, closure, factor, radiation, around, regime, passing)
+    ]
+    read = addresses([*inputs, *_geometry(surroundings), *scale])
+    write = addresses([*results[:3], by_lasting, *results[3:]])
+    counts, largest = counts_of(fields, surroundings, side), 0.0 if surroundings is None else surroundings.largest
+    if kernel_of(fields, surroundings).backward(read, counts, largest, addresses(seeds), write):
+        raise MemoryError("no memory for the derivatives of the terms")
+    return [
+        by_fields, by_closure, by_factor, by_lasting, None, by_radiation, by_around, by_regime, by_passing
+    ]  # fmt: skip
 
 
 class _Terms(Function):
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Any:
         *tensors, surroundings = arguments
-        dense = [_dense(tensor) for tensor in tensors]
-        fields, regime = dense[0], dense[7]
+        here = [dense(tensor) for tensor in tensors]
+        fields, regime = here[0], here[7]
         assert fields is not None
         added = torch.empty_like(fields)
         decay = None if regime is None else torch.empty_like(fields)
-        geometry = (surroundings.slopes.stretch, surroundings.slopes.turn)
-        addresses, counts = _addresses([*dense, *geometry]), _counts(fields, surroundings)
-        if _kernel_of(fields, surroundings).forward(
-            addresses.ctypes.data, counts.ctypes.data, surroundings.largest, added.data_ptr(),
-            0 if decay is None else decay.data_ptr(),
-        ):  # fmt: skip
-            raise MemoryError("no memory for the rows of the terms")
-        ctx.surroundings, ctx.has_lasting = surroundings, dense[_LASTING] is not None
-        dense[_LASTING] = None  # only added: the way back does not read it
-        ctx.save_for_backward(*dense)
+        run_forward(here, surroundings, 1, (added, decay, None))
+        ctx.surroundings = surroundings
+        here[_LASTING] = None  # only added: the way back does not read it
+        ctx.save_for_backward(*here)
         return added, decay
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         inputs, surroundings = list(ctx.saved_tensors), ctx.surroundings
-        by_added, by_decay = (_dense(gradient) for gradient in gradients)
+        by_added, by_decay = (dense(gradient) for gradient in gradients)
         needed = ctx.needs_input_grad
         assert by_added is not None  # torch gives zeros where nothing depends on an output
         if torch.is_grad_enabled():
             return _again(inputs, surroundings, gradients, needed)
-        fields, closure, factor, _, _, radiation, around, regime, passing = inputs
-        results = [None if t is None else torch.empty_like(t)
-                   for t in (fields, closure, factor, radiation, around, regime, passing)]  # fmt: skip
-        geometry = (surroundings.slopes.stretch, surroundings.slopes.turn)
-        read, write = _addresses([*inputs, *geometry]), _addresses(results)
-        counts = _counts(fields, surroundings)
-        if _kernel_of(fields, surroundings).backward(
-            read.ctypes.data, counts.ctypes.data, surroundings.largest, by_added.data_ptr(),
-            0 if by_decay is None else by_decay.data_ptr(), write.ctypes.data,
-        ):  # fmt: skip
-            raise MemoryError("no memory for the derivatives of the terms")
         by_lasting = by_added.flatten(2) if needed[_LASTING] else None
-        return *results[:3], by_lasting, None, *results[3:], None
+        results = run_backward(inputs, surroundings, 1, (by_added, by_decay, None), None)
+        results[_LASTING] = by_lasting
+        return *results, None
 
 
 def _again(
-    inputs: list[Tensor | None], surroundings: Surroundings, seeds: Sequence[Tensor | None], needed: Sequence[bool]
+    inputs: list[Tensor | None],
+    surroundings: Surroundings | None,
+    seeds: Sequence[Tensor | None],
+    needed: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
     """Return derivatives that have derivatives."""
     assert seeds[0] is not None

@@ -194,7 +194,7 @@ def _adjoint(ctx: Any, seeds: dict[str, Tensor], saved: Sequence[Any], *, coeffi
     closures = {k: rest[k] for k in read}
     needed = ctx.needs_input_grad
     by_coefficients, by_factors = needed[coefficients_at], call.kind == "advance" and needed[coefficients_at + 1]
-    wants = wanted_kinds(by_coefficients, by_factors, needed[coefficients_at + 2 :])
+    wants = wanted_kinds(by_coefficients, by_factors, tuple(needed[coefficients_at + 2 :]))
     by_state, by_closure, by_scalar = compiled.backward(
         call, wants, seeds, state, (intermediates, values), closures, coefficients, factor
     )

@@ -17,7 +17,7 @@ from .build import Compiler, load_library
 from .emit_c import SEPARATE, block_kinds, emit_c
 from .plan import Kernel
 
-__all__ = ["Arguments", "CKernel", "Launch"]
+__all__ = ["Arguments", "CKernel", "Launch", "Places"]
 
 _RUN_TYPES = (
     ctypes.c_char_p,  # addresses and strides
@@ -97,6 +97,7 @@ class CKernel:
             (i.kind, i.index if i.kind == "closure" else i.name) for i in infos if i.kind in SEPARATE
         ]
         self._given = struct.Struct(f"{len(self._blocks) + 3 * len(self._separate)}q")
+        self._offsets: dict[tuple[Any, ...], Places] = {}
 
     def __call__(self, arguments: Arguments) -> Tensor | None:
         """Run it; return the derivatives by the scalars."""
@@ -127,9 +128,15 @@ class CKernel:
         return derivatives
 
     def _of_all_steps(self, pointers: list[int], arguments: Arguments) -> bytes:
-        table = np.tile(np.array(pointers, np.int64), (arguments.steps, 1))
-        for column, kind in enumerate(self._blocks):
-            if kind in arguments.places:
-                block = arguments.blocks[kind]
-                table[:, column] += arguments.places[kind] * (block.stride(0) * block.element_size())
-        return table.tobytes()
+        blocks, places, steps = arguments.blocks, arguments.places, arguments.steps
+        moving = [kind for kind in self._blocks if kind in places]
+        # A march is laid out like the one before, but for where its blocks lie.
+        key = (steps, *(blocks[kind].stride(0) for kind in moving), *(places[kind].tobytes() for kind in moving))
+        offsets = self._offsets.get(key)
+        if offsets is None:
+            offsets = np.zeros((steps, len(pointers)), np.int64)
+            for kind in moving:
+                stride = blocks[kind].stride(0) * blocks[kind].element_size()
+                offsets[:, self._blocks.index(kind)] = places[kind] * stride
+            self._offsets = {key: offsets}
+        return (offsets + pointers).tobytes()

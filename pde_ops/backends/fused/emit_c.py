@@ -5,7 +5,7 @@ window with ghost cells: inside it every neighbour is at a fixed distance from o
 borders and needs no address arithmetic. The number of columns is fixed at generation time for the same reason.
 
 A row of a narrow grid is little more than its ends. There ``side`` samples lie side by side, value by value, and make
-one long row in which a cell's neighbour is ``side`` values away; nothing else changes.
+one long row in which a cell's neighbour is ``side`` values away, and rows are padded to whole vectors.
 """
 
 from __future__ import annotations
@@ -20,17 +20,25 @@ from .schedule import loops
 from .templates import BACKWARD_JOINS, DISPATCH, ENTRY, FORWARD_JOINS, JOB, NO_JOINS, TASK, WINDOW
 from .trace import ArrayInfo
 
-__all__ = ["SEPARATE", "block_kinds", "emit_c"]
+__all__ = ["SEPARATE", "block_kinds", "emit_c", "row_values"]
 
 BORDERS = {"zero_gradient": 0, "periodic": 1, "reflecting": 2}
 WINDOW_BYTES = 65536  # more than a first-level cache: three rows are in use at a time, and moving rows up costs more
 SEPARATE = ("closure", "static", "grid")  # kinds of arrays that come one by one, with strides of their own
+WIDEST_VECTOR = 16  # values
+CHUNK = 64  # columns of a long row that are computed together, ...
+CHUNK_BYTES = 32768  # ... and as much as their temporaries may take of the nearest cache where a whole row is
 TASK_CELLS = 49152  # rows are dealt out in blocks of about this many cells, whatever the number of threads
 
 
 def emit_c(kernel: Kernel, nx: int, *, double: bool, side: int = 1) -> str:
     """Return the source of a shared library with one function, ``run``, for ``side`` samples side by side."""
     return _Source(kernel, nx, double, side).text()
+
+
+def row_values(nx: int, side: int) -> int:
+    """Return the values from one row to the next: with samples side by side rows are padded to whole vectors."""
+    return nx if side == 1 else -(-nx * side // WIDEST_VECTOR) * WIDEST_VECTOR
 
 
 def block_kinds(infos: Sequence[ArrayInfo]) -> list[str]:
@@ -46,7 +54,7 @@ def _width(infos: Sequence[ArrayInfo]) -> int:
 class _Source:
     def __init__(self, kernel: Kernel, nx: int, double: bool, side: int) -> None:
         self.kernel = kernel
-        self.nx = nx * side
+        self.nx, self.row = nx * side, row_values(nx, side)
         self.side = side
         self.double = double
         self.arrays = kernel.arrays()
@@ -59,6 +67,7 @@ class _Source:
             "REAL_IS_DOUBLE": int(self.double),
             "NX": self.nx,
             "SIDE": self.side,
+            "ROW": self.row,
             "BORDER_X": BORDERS[boundary.x],
             "BORDER_Y": BORDERS[boundary.y],
         }
@@ -138,10 +147,10 @@ class _Source:
                 continue
             start = f"(real *)given[{blocks.index(info.kind)}]"
             if info.kind == "gradient closure":
-                yield f"{{{start} + {info.index} * batch * plane, plane, NX}}"
+                yield f"{{{start} + {info.index} * batch * plane, plane, ROW}}"
             else:
                 together = counts[info.kind.removeprefix("gradient ")]
-                yield f"{{{start} + {info.index} * plane, {together} * plane, NX}}"
+                yield f"{{{start} + {info.index} * plane, {together} * plane, ROW}}"
 
     def entry(self) -> str:
         position = self.kernel.traced.position
@@ -262,7 +271,7 @@ class _SweepSource:
             writer = VectorWriter(
                 [*loop.keeps, *(node for node, _ in mine)], self.source.table, self.read, self.source.double, loaded
             )
-            fresh = {node: f"tmp + {len(loaded) + i} * CHUNK + x - c" for i, node in enumerate(loop.keeps)}
+            fresh = {node: f"tmp + {len(loaded) + i} * CHUNK{k} + x - c" for i, node in enumerate(loop.keeps)}
             for node, place in fresh.items():
                 writer.lines.append(f"store({place}, {writer.value(node)});")
             for node, text in mine:
@@ -277,17 +286,18 @@ class _SweepSource:
                 "  } }",
             ]
         lines = [
+            f"#define CHUNK{k} {self.chunk(len(loaded))}",
             f"static __attribute__((noinline)) void cells{k}(const real *restrict win, real *restrict buf,",
             "    const real *const *in, real *const *out, const vf *restrict row, const vf *restrict sc,",
             "    const real *restrict sign, vi mask, long count, double *sums)",
             "{",
-            f"    real tmp[{max(1, len(loaded))} * CHUNK] __attribute__((aligned(64)));",
+            f"    real tmp[{max(1, len(loaded))} * CHUNK{k}] __attribute__((aligned(64)));",
             *(f"    const real *restrict i{i} = in[{i}];" for i in range(len(self.direct))),
             # Two carries may meet in one row (at a border, or in a spare one): those pointers are not `restrict`.
             *(f"    real *{'' if o < len(self.here) else 'restrict '}o{o} = out[{o}];" for o in range(self.outputs)),
             *(f"    vf s{s} = {{0}};" for s in range(len(sweep.sums))),
-            "    for (long c = 0; c < count; c += CHUNK) {",
-            "        const long stop = c + CHUNK < count ? c + CHUNK : count;",
+            f"    for (long c = 0; c < count; c += CHUNK{k}) {{",
+            f"        const long stop = c + CHUNK{k} < count ? c + CHUNK{k} : count;",
             *(f"        {line}" for line in texts),
             "    }",
             *(f"    sums[{s}] += vsum(s{s});" for s in range(len(sweep.sums))),
@@ -296,6 +306,11 @@ class _SweepSource:
             "}",
         ]
         return "\n".join(lines)
+
+    def chunk(self, temporaries: int) -> int:
+        """Return how many columns are computed together: a whole row if its temporaries fit."""
+        whole = -(-self.source.nx // WIDEST_VECTOR) * WIDEST_VECTOR
+        return whole if temporaries * whole * (8 if self.source.double else 4) <= CHUNK_BYTES else CHUNK
 
     def writes(self) -> Iterator[tuple[Node, str]]:
         """Return each output of the inner loop, in the order of the sweep's roots, with its writing statement."""

@@ -18,6 +18,7 @@ not depend on it.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -205,7 +206,7 @@ def values_to_save(traced: Traced, outputs: Sequence[Node], seeded: Seeded) -> t
     """
     roots = [*outputs, *(node for stage in traced.stages for _, node in stage)]
     heavy = {node for node in reachable(roots) if node.level == CELL and node.op in TRANSCENDENTAL}
-    builder = AdjointPlan(traced, wanted_kinds(True, True, [True] * traced.closures), {})
+    builder = AdjointPlan(traced, wanted_kinds(True, True, (True,) * traced.closures), {})
     for pairs in builder.pairs(seeded):
         builder.sweep(pairs)
     needed = [node for node in reachable(builder.values, leaves=heavy) if node in heavy]
@@ -229,7 +230,8 @@ def backward_kernel(traced: Traced, seeded: Seeded, wants: frozenset[str], saved
     return Kernel(traced, [sweep.tidy(traced.graph) for sweep in sweeps], len(saved), derivatives)
 
 
-def wanted_kinds(coefficients: bool, factors: bool, closures: Sequence[bool]) -> frozenset[str]:
+@functools.lru_cache(maxsize=64)
+def wanted_kinds(coefficients: bool, factors: bool, closures: tuple[bool, ...]) -> frozenset[str]:
     """Name what derivatives are asked for: by ``coefficient``, by ``factor``, by ``closure 0``, ``closure 1``, …"""
     scalars = ["coefficient"] * coefficients + ["factor"] * factors
     return frozenset([*scalars, *(f"closure {k}" for k, want in enumerate(closures) if want)])

@@ -7,6 +7,7 @@
  *   REAL_IS_DOUBLE  0 for float, 1 for double
  *   NX              values in a row: cells times samples side by side
  *   SIDE            samples that lie side by side, value by value; 1 unless a narrow grid is widened with them
+ *   ROW             values from one row to the next: more than NX where rows are padded to whole vectors
  *   BORDER_X, BORDER_Y   0 zero gradient, 1 periodic, 2 reflecting
  */
 #include <math.h>
@@ -38,9 +39,17 @@ typedef real vf_any __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(rea
 #ifndef SIDE
 #define SIDE 1
 #endif
+#ifndef ROW
+#define ROW NX
+#endif
 #define CELLS (NX / SIDE)
+#if ROW > NX
+#define TAIL 0              /* the last vector of a row ends in its padding */
+#define NXV ((NX + LANES - 1) / LANES * LANES)
+#else
 #define TAIL (NX % LANES)   /* values of a row that do not fill a vector */
 #define NXV (NX - TAIL)
+#endif
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -48,6 +57,14 @@ INLINE vf load(const real *p) { return *(const vf_any *)p; }
 INLINE void store(real *p, vf v) { *(vf_any *)p = v; }
 INLINE vf bc(real s) { return (vf){0} + s; }
 INLINE vf vand(vf a, vi m) { return (vf)((vi)a & m); }
+/* Load once what several operations take: some compilers let each of them load it, and loads are what runs short. */
+#if defined(__x86_64__) && VECTOR_BYTES == 64
+#define IN_REGISTER(v) __asm__("" : "+v"(v))
+#elif defined(__x86_64__)
+#define IN_REGISTER(v) __asm__("" : "+x"(v))
+#else
+#define IN_REGISTER(v) (void)0
+#endif
 
 /* vmax(a, b): a where a > b, else b; so a NaN on either side gives b. vmin likewise.
  * The compiler's own names of the instructions are used, for <immintrin.h> takes longer to read than a kernel. */
@@ -62,6 +79,18 @@ INLINE vf vsel(vi m, vf a, vf b) { return __builtin_ia32_blendvps256(b, a, (vf)m
 INLINE vf vmax(vf a, vf b) { return __builtin_ia32_maxps256(a, b); }
 INLINE vf vmin(vf a, vf b) { return __builtin_ia32_minps256(a, b); }
 INLINE vf vsqrt(vf a) { return __builtin_ia32_sqrtps256(a); }
+#endif
+#elif VECTOR_BYTES == 64 && !defined(__clang__)
+INLINE vf vsel(vi m, vf a, vf b) { return (vf)((m & (vi)a) | (~m & (vi)b)); }
+#define AS_IS 4                                              /* rounding: as it is set */
+#if REAL_IS_DOUBLE
+INLINE vf vmax(vf a, vf b) { return __builtin_ia32_maxpd512_mask(a, b, a, -1, AS_IS); }
+INLINE vf vmin(vf a, vf b) { return __builtin_ia32_minpd512_mask(a, b, a, -1, AS_IS); }
+INLINE vf vsqrt(vf a) { return __builtin_ia32_sqrtpd512_mask(a, a, -1, AS_IS); }
+#else
+INLINE vf vmax(vf a, vf b) { return __builtin_ia32_maxps512_mask(a, b, a, -1, AS_IS); }
+INLINE vf vmin(vf a, vf b) { return __builtin_ia32_minps512_mask(a, b, a, -1, AS_IS); }
+INLINE vf vsqrt(vf a) { return __builtin_ia32_sqrtps512_mask(a, a, -1, AS_IS); }
 #endif
 #else
 INLINE vf vsel(vi m, vf a, vf b) { return (vf)((m & (vi)a) | (~m & (vi)b)); }

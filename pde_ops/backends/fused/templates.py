@@ -8,12 +8,14 @@ JOB = """
 #endif
 #if TAIL
 #define MASKED(v) vand(v, mask)
+#elif ROW > NX
+static const whole in_row[NXV] __attribute__((aligned(64))) = {[0 ... NX - 1] = -1};
+#define MASKED(v) vand(v, *(const vi *)(in_row + x))         /* what the padding computes counts for nothing */
 #else
 #define MASKED(v) (v)
 #endif
 #define ROW_OF(slot, y) (job->arrays[slot].p + b * job->arrays[slot].batch + (y) * job->arrays[slot].row)
 
-#define CHUNK 64             /* columns whose temporaries stay in the nearest cache */
 /* What is put on the state after every so many steps: added - decay * (the state those steps began with), and the
  * derivatives by both; addresses may be null. */
 typedef struct { const real *added, *decay; real *by_added, *by_decay, *kept; } Joined;
@@ -25,14 +27,14 @@ typedef struct {
 INLINE void copy_row(real *restrict to, const real *restrict from)
 {
     for (long x = 0; x < NXV; x += LANES) {
-        __builtin_prefetch(from + NX + x);                   /* the row after this one */
+        __builtin_prefetch(from + ROW + x);                  /* the row after this one */
         store(to + x, load(from + x));
     }
     for (long x = NXV; x < NX; x++) to[x] = from[x];
 }
 INLINE real *cleared(real *row, char *touched)
 {
-    if (!*touched) memset(row, 0, NX * sizeof(real));
+    if (!*touched) memset(row, 0, ROW * sizeof(real));
     *touched = 1;
     return row;
 }
@@ -121,7 +123,7 @@ FORWARD_JOINS = """
 static void join_before(const Job *job, long step, long b) {{ (void)job; (void)step; (void)b; }}
 static void join_after(const Job *job, long step, long b)
 {{
-    const long size = {fields} * job->ny * NX;
+    const long size = {fields} * job->ny * ROW;
     const Joined *j = &job->joined;
     if (!j->added || (step + 1) % job->every) return;
     real *restrict out = GIVEN(step, {output});
@@ -140,7 +142,7 @@ BACKWARD_JOINS = """
 /* The first step of the way back is the last of the march. */
 static void join_before(const Job *job, long step, long b)
 {{
-    const long size = {fields} * job->ny * NX;
+    const long size = {fields} * job->ny * ROW;
     const Joined *j = &job->joined;
     if ((job->steps - step) % job->every) return;
     const real *restrict seed = GIVEN(step, {seed});
@@ -159,7 +161,7 @@ static void join_before(const Job *job, long step, long b)
 }}
 static void join_after(const Job *job, long step, long b)
 {{
-    const long size = {fields} * job->ny * NX;
+    const long size = {fields} * job->ny * ROW;
     const Joined *j = &job->joined;
     if (!j->decay || (job->steps - step - 1) % job->every || step + 1 < job->every) return;
     real *restrict by = GIVEN(step, {gradient});
@@ -225,7 +227,7 @@ INLINE double total(const double *sums, long step, long count)
 int run(const int64_t *addresses, long batch, long ny, const real *coefficient, const real *factor, double dt,
         const double *rows, real *gradients, int threads, long steps, long every, const int64_t *joined)
 {{
-    const int64_t plane = ny * NX;
+    const int64_t plane = ny * ROW;
     Array *arrays = malloc((steps * {count} + 1) * sizeof(Array));
     const long blocks = (ny + {target} - 1) / {target}, tasks = batch * blocks;
     vf sc[{scalars}] = {{{{0}}}};

@@ -55,7 +55,7 @@ def step_kernels(tendency: Tendency) -> StepKernels:
     if not isinstance(runner, FusedRunner):
         runner = FusedRunner(tendency.program, tendency.grid)
     compiled, engine = runner.planned(), triton_engine()
-    wants = wanted_kinds(True, True, [True] * compiled.traced.closures)
+    wants = wanted_kinds(True, True, (True,) * compiled.traced.closures)
     return StepKernels(
         engine.plan_forward(compiled.traced, compiled.outputs("advance"), []),
         engine.plan_backward(compiled.traced, compiled.seeded("advance"), wants, []),
