@@ -31,6 +31,7 @@ class Analysis:
     memory : first layer of the station head for this history; None without a head
     guided : first guesses of observed variables, SI; None in training and without a guide
     tendencies : changes of the lifted field, scaled, for the term ``memory`` of the extended equations
+    lifted : the history itself, where a residual is computed of it
     """
 
     field: Float[Tensor, "batch channel y x"]
@@ -38,6 +39,7 @@ class Analysis:
     memory: Float[Tensor, "batch station hidden"] | None = None
     guided: Float[Tensor, "guess batch lead station channel"] | None = None
     tendencies: Float[Tensor, "batch memory y x"] | None = None
+    lifted: LiftedHistory | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that there are, by name, ``field`` first."""
