@@ -136,9 +136,9 @@ def cv(
 ) -> None:
     """Compare lift methods at stations that are left out.
 
-    Prints root mean square errors in m/s, hPa, K and %, one station left out at a time. All methods but pinn are scored,
-    or those of --method, which may be repeated. With pinn among them, or --folds, all are scored on the same five folds
-    of stations over the two weeks in the middle of the record.
+    Prints root mean square errors in m/s, hPa, K and %, one station left out at a time. All methods but pinn are
+    scored, or those of --method, which may be repeated. With pinn among them, or --folds, all are scored on the same
+    five folds of stations over the two weeks in the middle of the record.
 
     Example: stationpde field cv mine.zarr --block-km 100 --json
     """

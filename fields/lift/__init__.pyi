@@ -11,6 +11,7 @@ from .methods import LiftSettings as LiftSettings
 from .methods import StationLift as StationLift
 from .methods import altitude_weight as altitude_weight
 from .neighbors import nearest as nearest
+from .pinn_lift import PinnLift as PinnLift
 from .pinn_settings import PINN as PINN
 from .pinn_settings import PinnSettings as PinnSettings
 from .record import LiftSummary as LiftSummary

@@ -1,7 +1,7 @@
 """Score lifts on folds of stations: each fold is estimated from the others, by every method alike.
 
-Leaving out one station at a time takes as many fits as there are stations, which a network cannot have. Here all methods
-see the same five parts of the network, and the same two weeks of a longer record.
+Leaving out one station at a time takes as many fits as there are stations, too many for a network that is trained. Here
+all methods see the same five parts of the stations, and the same two weeks of a longer record.
 """
 
 from __future__ import annotations
@@ -98,13 +98,12 @@ def pinn_of_first_fold(
     return PinnLift.between(near, far, pinn, settings), seen
 
 
-def _split(places: PlacesLike, fold: Array, number: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    coordinates = coordinates_of(places)
-    return tuple(part[fold != number] for part in coordinates), tuple(part[fold == number] for part in coordinates)
+def _split(places: PlacesLike, fold: Array, number: int) -> tuple[PlacesLike, PlacesLike]:
+    lat, lon, alt = coordinates_of(places)
+    here, there = fold != number, fold == number
+    return (lat[here], lon[here], alt[here]), (lat[there], lon[there], alt[there])
 
 
-def _part(
-    progress: Callable[[int, int], None] | None, number: int, total: int
-) -> Callable[[int, int], None] | None:
+def _part(progress: Callable[[int, int], None] | None, number: int, total: int) -> Callable[[int, int], None] | None:
     """Return a function that reports the steps of one network among those of all folds."""
     return None if progress is None else lambda done, steps: progress(number * steps + done, total * steps)

@@ -221,7 +221,7 @@ def _steps(data: PinnData, settings: PinnSettings) -> Iterator[PinnNetwork]:
         for group in optimiser.param_groups:
             group["lr"] = _RATE * 0.5 * (1.0 + math.cos(math.pi * step / settings.steps))
         optimiser.zero_grad()
-        combined(_losses(network, data, generator), settings.published_loss).backward()  # type: ignore[no-untyped-call]
+        combined(_losses(network, data, generator), settings.published_loss).backward()
         optimiser.step()
         yield network
 
@@ -233,11 +233,11 @@ def fit(data: PinnData, settings: PinnSettings, progress: Callable[[int, int], N
     ----------
     progress : called with the steps that are done and their total; may raise to end the fit
     """
-    network = None
-    for done, network in enumerate(_steps(data, settings), 1):
+    steps = _steps(data, settings)
+    for done in range(1, settings.steps + 1):
+        network = next(steps)
         if progress is not None:
             progress(done, settings.steps)
-    assert network is not None  # settings have at least one step
     return network.eval()
 
 

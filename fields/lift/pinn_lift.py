@@ -119,12 +119,13 @@ class PinnLift:
 
     @classmethod
     def between(
-        cls, stations: PlacesLike, targets: PlacesLike, settings: PinnSettings, lift: LiftSettings, *,
+        cls, stations: PlacesLike, targets: PlacesLike, settings: PinnSettings, lift: LiftSettings | None = None, *,
         metric: LocalMetric | None = None,
     ) -> PinnLift:  # fmt: skip
         """Build the lift from stations to targets; ``lift`` has neighbours and distance of the detrended one."""
         metric = metric or LocalMetric.around(*coordinates_of(stations)[:2])
-        detrended = StationLift.between(stations, targets, replace(lift, method="detrended"), metric=metric)
+        near = replace(lift or LiftSettings(), method="detrended")
+        detrended = StationLift.between(stations, targets, near, metric=metric)
         lat, lon, _ = coordinates_of(targets)
         return cls(detrended, settings, metric.xy(lat, lon), metric.lat)
 

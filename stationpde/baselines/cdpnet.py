@@ -172,8 +172,8 @@ class _Counted(nn.Module):
 class CDPNetLearner(NetworkLearner):
     """Trains the direct forecast alone at first, then the whole network on every step, by the absolute error.
 
-    With `loss.residual` the forecast at the stations is lifted to the grid of the configuration, and the residual of its
-    equations is added; the field of the network itself is normalised and has no unit.
+    With `loss.residual` the forecast at the stations is lifted to the grid of the configuration, and the residual of
+    its equations is added; the field of the network itself is normalised and has no unit.
     """
 
     def __init__(self, config: Config, source: WindowSource, network: CDPNet) -> None:

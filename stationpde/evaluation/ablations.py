@@ -128,7 +128,7 @@ class Ablation:
             learned = next((c.about["training"]["physics"] for c in by_seed if "physics" in c.about["training"]), None)
             if learned:
                 rows = [[f"`{name}`", shown_number(entry["value"]), entry["unit"]] for name, entry in learned.items()]
-                title = f"Coefficients of the terms in the residual of `{model}` (the first seed), learned on observations:"
+                title = f"Terms in the residual of `{model}` (the first seed), as learned on observations:"
                 tables += [title, grid(["term", "value", "unit"], rows)]
         return tables
 

@@ -165,7 +165,7 @@ class ModelFitter:
         facts["chosen"] = {**({} if lr is None else {"lr": lr}), **switches}
         facts["parameters"] = sum(p.numel() for p in learner.module.parameters())
         if config.loss.residual > 0.0:
-            learned = learner if hasattr(learner, "physics") else learner.module
+            learned: Any = learner if hasattr(learner, "physics") else learner.module
             if hasattr(learned, "physics"):
                 facts["physics"] = {
                     name: {"value": number.value, "unit": number.unit}

@@ -1,16 +1,16 @@
 r"""Measure how far fields are from solving equations: the physics residual of a loss.
 
-For fields :math:`X_0, X_1, \dots` an interval :math:`\Delta t` apart and the terms :math:`\Phi_i` of a system, the residual
-of a channel :math:`\varphi` over the interval from k to k + 1 is
+For fields :math:`X_0, X_1, \dots` an interval :math:`\Delta t` apart and the terms :math:`\Phi_i` of a system, the
+residual of a channel :math:`\varphi` over an interval is
 
 .. math:: r_\varphi = \frac{\Delta t}{s_\varphi} \Bigl( \frac{X_{k+1} - X_k}{\Delta t}
           - \sum_i \lambda_{\varphi i}\,\Phi_{\varphi i}\bigl(\tfrac12 (X_k + X_{k+1})\bigr) - Q_\varphi \Bigr)
 
-in parts of :math:`s_\varphi`, the standard deviation of the field in training: what an interval changes and the equations
-do not explain. Each term of each equation has a coefficient :math:`\lambda \ge 0` of its own, in its unit; :math:`Q`, a
-mean and two harmonics of the local day for each channel, stands for the forces that no term describes. The loss is the
-mean of :math:`r^2` over channels, intervals and all cells but the outer ring, where the border would answer for the
-weather beyond.
+in parts of :math:`s_\varphi`, the standard deviation of the field in training: what an interval changes and the
+equations do not explain. Each term of each equation has a coefficient :math:`\lambda \ge 0` of its own, in its unit;
+:math:`Q`, a mean and two harmonics of the local day for each channel, stands for the forces that no term describes. The
+loss is the mean of :math:`r^2` over channels, intervals and all cells but the outer ring, where the border would answer
+for the weather beyond.
 
 :math:`\lambda` and :math:`Q` are learned on the lifted observations alone and are held for the forecast: it is drawn to
 equations that the observations follow, and cannot buy a small residual by switching terms off.
@@ -24,14 +24,13 @@ stages run at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from pde_ops import Grid2D, PDESystem, Positive
+from pde_ops import DeclarationError, Grid2D, PDESystem, Positive
 from pde_ops.expr import Call, Constant, Expr, Sum, replace, walk
 from pde_ops.units import from_si, parse_unit
 from stationpde.model.base_state import BaseState
@@ -153,6 +152,13 @@ class PhysicsResidual(nn.Module):
         longitude: Float[Tensor, " x"] | None = None, backend: str = "torch",
     ) -> None:  # fmt: skip
         super().__init__()
+        bases = {f"{field.name}_b" for field in system.fields}
+        others = [closure.name for closure in system.closures if closure.name not in bases]
+        if others:
+            raise DeclarationError(
+                f"the residual of '{system.name}' has no value for {', '.join(others)}",
+                do="take the terms out: system.without(…)",
+            )
         self.step_seconds = float(step_seconds)
         self.tendency = with_coefficients(system).compile(grid, backend=backend)
         self.force = nn.Parameter(torch.zeros(len(system.fields), 1 + 2 * _HARMONICS))
@@ -222,4 +228,3 @@ class PhysicsResidual(nn.Module):
     def parameter_group(self) -> dict[str, Any]:
         """Return the group of λ and Q for an optimiser: not decayed, and learned faster than networks."""
         return {"params": list(self.parameters()), "weight_decay": 0.0, "lr_scale": RATE_SCALE}
-

@@ -1,5 +1,6 @@
 """The residual of the equations in the loss: zero where they hold, of second order, in units, and nothing when off."""
 
+import itertools
 import math
 
 import numpy as np
@@ -19,6 +20,7 @@ from stationpde.model.learner import LocalReducer
 from stationpde.model.pde_branch import unforced_system_of
 from stationpde.model.residual import Course, PhysicsResidual
 from stationpde.model.task import ModelLearner
+from stationpde.physics.equations import STATE
 
 LOCAL = LocalReducer()
 u, v, a = Field("u", "m/s"), Field("v", "m/s"), Field("a", "K")
@@ -52,7 +54,7 @@ def base_of(fields: torch.Tensor) -> torch.Tensor:
 
 def test_fields_that_solve_the_equations_have_no_residual():
     physics, before = residual(), weather(2)
-    closures = {name: base_of(before)[:, "u v p theta q".split().index(name[:-2])] for name in
+    closures = {name: base_of(before)[:, STATE.index(name[:-2])] for name in
                 physics.tendency.closure_names}  # fmt: skip
     after = before
     for _ in range(200):  # the rule of the midpoint, solved by repetition
@@ -81,7 +83,7 @@ def carried_residual(cells: int) -> float:
 
 def test_a_wave_that_the_wind_carries_has_a_residual_of_second_order():
     rates = [carried_residual(cells) for cells in (32, 64, 128)]
-    orders = [math.log2(coarse / fine) for coarse, fine in zip(rates, rates[1:])]
+    orders = [math.log2(coarse / fine) for coarse, fine in itertools.pairwise(rates)]
     assert orders == pytest.approx([2.0, 2.0], abs=0.1)
 
 
