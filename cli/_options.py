@@ -105,7 +105,6 @@ Neighbours = Annotated[int, typer.Option("--k", min=1, metavar="N", help="Neighb
 Coriolis = Annotated[
     bool, typer.Option("--coriolis/--no-coriolis", help="The Coriolis term among the equations of pinn.")
 ]
-PinnSeed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of pinn and of folds of stations.")]
 PinnSteps = Annotated[int, typer.Option("--steps", min=1, metavar="N", help="Steps of training of a pinn network.")]
 AltitudeWeight = Annotated[str, typer.Option("--w-alt", metavar="W", help="Weight of altitude, with its unit.")]
 

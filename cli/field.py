@@ -15,9 +15,9 @@ from cli._options import (
     Dem,
     Force,
     Neighbours,
-    PinnSeed,
     PinnSteps,
     Record,
+    Seed,
     Variable,
     names_in,
 )
@@ -27,6 +27,9 @@ from cli._stopping import resumable
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, help="Fields: lift, sample, cv, plot.")
+
+# Of `fields.lift.PinnSettings`, which is not imported for --help; a test compares them.
+_STEPS = 3000
 
 Fields = Annotated[Path, typer.Argument(metavar="FIELDS", help="A store that `field lift` wrote.")]
 
@@ -48,8 +51,8 @@ def lift(
     ] = 0,
     scheduler: Annotated[str | None, typer.Option(metavar="ADDR", help="Join a running dask scheduler.")] = None,
     coriolis: Coriolis = True,
-    seed: PinnSeed = 0,
-    steps: PinnSteps = 3000,
+    seed: Seed = 0,
+    steps: PinnSteps = _STEPS,
     force: Force = False,
 ) -> None:
     """Lift every time step of a record onto a grid.
@@ -66,6 +69,7 @@ def lift(
     from stationpde.data import open_observations
 
     refuse_input(output, store, dem)
+    _refuse_unused(method == PINN, coriolis, steps)
     settings = LiftSettings("detrended" if method == PINN else method, k, w_alt=altitude_weight(w_alt))
     pinn = PinnSettings(coriolis=coriolis, seed=seed, steps=steps) if method == PINN else None
     names = None if variables is None else list(names_in(variables))
@@ -131,8 +135,8 @@ def cv(
     k: Neighbours = 10,
     w_alt: AltitudeWeight = "5 km/m",
     coriolis: Coriolis = True,
-    seed: PinnSeed = 0,
-    steps: PinnSteps = 3000,
+    seed: Seed = 0,
+    steps: PinnSteps = _STEPS,
 ) -> None:
     """Compare lift methods at stations that are left out.
 
@@ -142,11 +146,12 @@ def cv(
 
     Example: stationpde field cv mine.zarr --block-km 100 --json
     """
-    from fields.lift import LIFT_METHODS, LiftSettings, PinnSettings, altitude_weight, cross_validate
+    from fields.lift import LIFT_METHODS, PINN, LiftSettings, PinnSettings, altitude_weight, cross_validate
     from stationpde.data import describe_quality, open_observations
 
     settings = LiftSettings(k=k, w_alt=altitude_weight(w_alt))
     methods = tuple(method or LIFT_METHODS)
+    _refuse_unused(PINN in methods, coriolis, steps)
     with (
         ProgressDisplay() as display,
         open_observations(store, watcher=display, command="field cv", need_state=False) as observations,
@@ -189,3 +194,10 @@ def plot(
     picture = draw_field(FieldStore(fields), output, variable=variable, at=at, dem=dem)
     console.text(f"picture: {picture}")
     console.result({"picture": str(picture)})
+
+
+def _refuse_unused(is_guided: bool, coriolis: bool, steps: int) -> None:
+    """Refuse options of pinn where it is not among the methods."""
+    unused = [name for name, typed in (("--no-coriolis", not coriolis), ("--steps", steps != _STEPS)) if typed]
+    if unused and not is_guided:
+        raise typer.BadParameter(f"{' and '.join(unused)} is for --method pinn alone")

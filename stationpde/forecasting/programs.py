@@ -93,7 +93,8 @@ class StepProgram(nn.Module):
         """End one forecast interval and read the forecast at the stations."""
         model = self.model
         state, rest = (None, rest) if model.pde_branch is None else (rest[0], rest[1:])
-        analysis = Analysis(field, **dict(zip(self.names, rest, strict=True)))
+        # The names are those of tensors: a history is not among them.
+        analysis = Analysis(field, **dict(zip(self.names, rest, strict=True)))  # type: ignore[arg-type]
         valid_time = model.valid_time(issue_time, lead)
         later, _ = model.interval_end(field, state, model.conditions.step(valid_time, lead))
         return later, clipped(to_observed(model.read(later, analysis, valid_time, lead)))
