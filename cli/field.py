@@ -29,7 +29,7 @@ __all__ = ["app"]
 app = typer.Typer(rich_markup_mode=None, help="Fields: lift, sample, cv, plot.")
 
 # Of `fields.lift.PinnSettings`, which is not imported for --help; a test compares them.
-_STEPS = 3000
+_STEPS = 1500
 
 Fields = Annotated[Path, typer.Argument(metavar="FIELDS", help="A store that `field lift` wrote.")]
 

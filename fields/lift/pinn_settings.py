@@ -29,7 +29,7 @@ class PinnSettings:
 
     coriolis: bool = True
     seed: int = 0
-    steps: int = 3000
+    steps: int = 1500
     days: float = LONGEST_DAYS
     published_loss: bool = False
 
@@ -37,7 +37,7 @@ class PinnSettings:
         if not (is_whole(self.steps, 1) and is_whole(self.seed, 0)):
             raise UsageError(
                 f"a network takes a whole number of steps from 1 and a seed from 0; got {self.steps!r}, {self.seed!r}",
-                code="SPDE-D078", do="--steps 3000 --seed 0",
+                code="SPDE-D078", do="--steps 1500 --seed 0",
             )  # fmt: skip
         if not (is_finite_number(self.days) and 0.0 < self.days <= LONGEST_DAYS):
             raise UsageError(f"a network takes at most {LONGEST_DAYS:g} days, and more than none; got {self.days!r}",

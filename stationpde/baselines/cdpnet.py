@@ -253,4 +253,5 @@ BASELINE = Baseline(
     make=_make,
     rates=(1e-3, 3e-3),
     train={"batch": 32, "epochs": 40, "patience": 8},
+    reads=("grid", "lift", "loss", "model", "pde"),
 )
