@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,15 +44,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=PinnSettings().steps, help="of training of a network")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    scores = measured(options.name, options.steps)
     LIFTS.mkdir(exist_ok=True)
-    write_file(LIFTS / f"{options.name}.json", (json.dumps(scores, indent=1) + "\n").encode())
-    write_file(SYSTEMS, systems_page(CELLS).encode())
-    print(SYSTEMS.relative_to(ROOT))
+    # Twice: what was scored before the networks without the Coriolis term stays if they are stopped.
+    for scores in measured(options.name, options.steps):
+        write_file(LIFTS / f"{options.name}.json", (json.dumps(scores, indent=1) + "\n").encode())
+        write_file(SYSTEMS, systems_page(CELLS).encode())
+        print(SYSTEMS.relative_to(ROOT), flush=True)
 
 
-def measured(name: str, steps: int) -> dict[str, Any]:
-    """Return errors by variable and method, and what they are of."""
+def measured(name: str, steps: int) -> Iterator[dict[str, Any]]:
+    """Yield errors by variable and method, and what they are of, without and with the last method."""
     shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
     began = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
@@ -60,19 +62,19 @@ def measured(name: str, steps: int) -> dict[str, Any]:
         record = store.open_store(ingested.path).load()
     with_term, without = (PinnSettings(coriolis=coriolis, steps=steps) for coriolis in (True, False))
     whole = cross_validate(record, (*LIFT_METHODS, PINN), pinn=with_term, announce=print)
-    bare = cross_validate(record, (PINN,), pinn=without, announce=print)
-    rmse = {variable: {**by_method, WITHOUT: bare.rmse[variable][PINN]} for variable, by_method in whole.rmse.items()}
-    return {
+    about = {
         "network": name,
         "stations": whole.stations,
         "moments": whole.moments,
         "folds": whole.folds,
-        "rmse": rmse,
         "count": whole.count,
         "pinn": asdict(with_term),
-        "cpu_seconds": round(time.process_time() - began),
         "commit": commit(),
     }
+    yield {**about, "rmse": whole.rmse, "cpu_seconds": round(time.process_time() - began)}
+    bare = cross_validate(record, (PINN,), pinn=without, announce=print)
+    rmse = {variable: {**by_method, WITHOUT: bare.rmse[variable][PINN]} for variable, by_method in whole.rmse.items()}
+    yield {**about, "rmse": rmse, "cpu_seconds": round(time.process_time() - began)}
 
 
 def guided_lift_section(folder: Path) -> str:
