@@ -104,6 +104,10 @@ Windows = Annotated[
 Variable = Annotated[str, typer.Option(metavar="NAME", help="Variable to draw: u, v, p, t or rh.")]
 VariableOrNone = Annotated[str | None, typer.Option(metavar="NAME", help="Variable to draw: u, v, p, t or rh.")]
 Neighbours = Annotated[int, typer.Option("--k", min=1, metavar="N", help="Neighbours of each cell.")]
+Coriolis = Annotated[
+    bool, typer.Option("--coriolis/--no-coriolis", help="The Coriolis term among the equations of pinn.")
+]
+PinnSteps = Annotated[int, typer.Option("--steps", min=1, metavar="N", help="Steps of training of a pinn network.")]
 AltitudeWeight = Annotated[str, typer.Option("--w-alt", metavar="W", help="Weight of altitude, with its unit.")]
 
 # ---- benchmarks --------------------------------------------------------------------------------------------------

@@ -8,13 +8,28 @@ from typing import Annotated
 import typer
 
 from cli._console import console
-from cli._options import AltitudeWeight, At, Dem, Force, Neighbours, Record, Variable, names_in
+from cli._options import (
+    AltitudeWeight,
+    At,
+    Coriolis,
+    Dem,
+    Force,
+    Neighbours,
+    PinnSteps,
+    Record,
+    Seed,
+    Variable,
+    names_in,
+)
 from cli._progress import ProgressDisplay
 from cli._stopping import resumable
 
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, help="Fields: lift, sample, cv, plot.")
+
+# Of `fields.lift.PinnSettings`, which is not imported for --help; a test compares them.
+_STEPS = 1500
 
 Fields = Annotated[Path, typer.Argument(metavar="FIELDS", help="A store that `field lift` wrote.")]
 
@@ -23,7 +38,9 @@ Fields = Annotated[Path, typer.Argument(metavar="FIELDS", help="A store that `fi
 def lift(
     store: Record,
     output: Annotated[Path, typer.Argument(metavar="OUT.zarr", help="The store to write.")],
-    method: Annotated[str, typer.Option(metavar="NAME", help="Method: idw, terrain_idw or detrended.")] = "detrended",
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="Method: idw, terrain_idw, detrended or pinn.")
+    ] = "detrended",
     dem: Dem = None,
     height: Annotated[int, typer.Option(min=4, metavar="N", help="Rows of the grid.")] = 32,
     k: Neighbours = 10,
@@ -33,20 +50,28 @@ def lift(
         int, typer.Option(min=0, metavar="N", help="Processes of a local dask cluster; 0: threads.")
     ] = 0,
     scheduler: Annotated[str | None, typer.Option(metavar="ADDR", help="Join a running dask scheduler.")] = None,
+    coriolis: Coriolis = True,
+    seed: Seed = 0,
+    steps: PinnSteps = _STEPS,
     force: Force = False,
 ) -> None:
     """Lift every time step of a record onto a grid.
+
+    The method pinn fits a network of wind and pressure to every two weeks, under the equations of motion; it says first
+    how long that takes. Temperature and humidity are lifted as by detrended.
 
     The same command, typed again, resumes a killed one. After SIGTERM the exit code is 75.
 
     Example: stationpde field lift mine.zarr fields.zarr --dem relief.nc --workers 4
     """
     from fields.atomic import refuse_input
-    from fields.lift import LiftSettings, altitude_weight, lift_to_store
+    from fields.lift import PINN, LiftSettings, PinnSettings, altitude_weight, lift_to_store
     from stationpde.data import open_observations
 
     refuse_input(output, store, dem)
-    settings = LiftSettings(method, k, w_alt=altitude_weight(w_alt))
+    _refuse_unused(method == PINN, coriolis, steps)
+    settings = LiftSettings("detrended" if method == PINN else method, k, w_alt=altitude_weight(w_alt))
+    pinn = PinnSettings(coriolis=coriolis, seed=seed, steps=steps) if method == PINN else None
     names = None if variables is None else list(names_in(variables))
     with (
         resumable(), ProgressDisplay() as display,
@@ -54,8 +79,8 @@ def lift(
         observations.as_store() as source,
     ):  # fmt: skip
         lifted = lift_to_store(
-            source, output, settings=settings, height=height, dem=dem, variables=names, workers=workers,
-            scheduler=scheduler, force=force, watcher=display,
+            source, output, settings=settings, pinn=pinn, height=height, dem=dem, variables=names, workers=workers,
+            scheduler=scheduler, force=force, announce=console.note, watcher=display,
         )  # fmt: skip
     resumed = f", {lifted.resumed_blocks} of {lifted.blocks} blocks were there" if lifted.resumed_blocks else ""
     console.text(
@@ -100,37 +125,45 @@ def sample(
 def cv(
     store: Record,
     method: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Method: idw, terrain_idw or detrended.")
+        list[str] | None, typer.Option(metavar="NAME", help="Method: idw, terrain_idw, detrended or pinn.")
     ] = None,
     block_km: Annotated[
         float | None, typer.Option(min=0, metavar="R", help="Also leave out all stations within R km.")
     ] = None,
     moments: Annotated[int, typer.Option(min=1, metavar="N", help="Times, spread over the record.")] = 700,
+    folds: Annotated[bool, typer.Option("--folds", help="Leave out a fifth of the stations at a time.")] = False,
     k: Neighbours = 10,
     w_alt: AltitudeWeight = "5 km/m",
+    coriolis: Coriolis = True,
+    seed: Seed = 0,
+    steps: PinnSteps = _STEPS,
 ) -> None:
     """Compare lift methods at stations that are left out.
 
-    Prints root mean square errors in m/s, hPa, K and %, one station left out at a time. All methods are scored, or
-    those of --method, which may be repeated.
+    Prints root mean square errors in m/s, hPa, K and %, one station left out at a time. All methods but pinn are
+    scored, or those of --method, which may be repeated. With pinn among them, or --folds, all are scored on the same
+    five folds of stations over the two weeks in the middle of the record.
 
     Example: stationpde field cv mine.zarr --block-km 100 --json
     """
-    from fields.lift import LIFT_METHODS, LiftSettings, altitude_weight, cross_validate
+    from fields.lift import LIFT_METHODS, PINN, LiftSettings, PinnSettings, altitude_weight, cross_validate
     from stationpde.data import describe_quality, open_observations
 
     settings = LiftSettings(k=k, w_alt=altitude_weight(w_alt))
     methods = tuple(method or LIFT_METHODS)
+    _refuse_unused(PINN in methods, coriolis, steps)
     with (
         ProgressDisplay() as display,
         open_observations(store, watcher=display, command="field cv", need_state=False) as observations,
     ):
         scores = cross_validate(
-            observations.dataset, methods, settings=settings, block_km=block_km, moments=moments, watcher=display
-        )
+            observations.dataset, methods, settings=settings, block_km=block_km, moments=moments, folds=folds,
+            pinn=PinnSettings(coriolis=coriolis, seed=seed, steps=steps), announce=console.note, watcher=display,
+        )  # fmt: skip
     left = "" if block_km is None else f" and those within {block_km:g} km"
+    turns = f"each station{left}" if scores.folds is None else f"each of {scores.folds} folds of stations"
     console.note(
-        f"{scores.stations} stations, {scores.moments} times; each station{left} left out in turn; "
+        f"{scores.stations} stations, {scores.moments} times; {turns} left out in turn; "
         f"{describe_quality(observations.quality)}"
     )
     console.table(["RMSE", "unit", *methods], scores.rows())
@@ -161,3 +194,10 @@ def plot(
     picture = draw_field(FieldStore(fields), output, variable=variable, at=at, dem=dem)
     console.text(f"picture: {picture}")
     console.result({"picture": str(picture)})
+
+
+def _refuse_unused(is_guided: bool, coriolis: bool, steps: int) -> None:
+    """Refuse options of pinn where it is not among the methods."""
+    unused = [name for name, typed in (("--no-coriolis", not coriolis), ("--steps", steps != _STEPS)) if typed]
+    if unused and not is_guided:
+        raise typer.BadParameter(f"{' and '.join(unused)} is for --method pinn alone")

@@ -33,6 +33,8 @@ from .lift import FieldStore as FieldStore
 from .lift import GridReadout as GridReadout
 from .lift import GridToStation as GridToStation
 from .lift import LiftSettings as LiftSettings
+from .lift import PinnLift as PinnLift
+from .lift import PinnSettings as PinnSettings
 from .lift import SparseWeights as SparseWeights
 from .lift import StationLift as StationLift
 from .lift import StationToGrid as StationToGrid

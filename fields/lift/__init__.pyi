@@ -11,6 +11,9 @@ from .methods import LiftSettings as LiftSettings
 from .methods import StationLift as StationLift
 from .methods import altitude_weight as altitude_weight
 from .neighbors import nearest as nearest
+from .pinn_lift import PinnLift as PinnLift
+from .pinn_settings import PINN as PINN
+from .pinn_settings import PinnSettings as PinnSettings
 from .record import LiftSummary as LiftSummary
 from .record import lift_to_store as lift_to_store
 from .sampling import FieldStore as FieldStore

@@ -2,7 +2,8 @@
 
 Leave-station-out removes one station at a time, from weights and profiles alike. Blocked by distance also removes
 every station within a radius, so that no close neighbour stands in for it: this gives the error far from stations,
-where most cells of a grid lie.
+where most cells of a grid lie. In folds, a fifth of the stations is left out at once: what a network that is fitted to
+the stations can afford (`fields.lift.folds`), and then every method is scored so.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,10 @@ from numpy.typing import NDArray
 from fields.checks import are_at_one_place, twin_stations
 from fields.errors import DataError, UsageError, is_finite_number, is_whole
 from fields.grid import LocalMetric
+from fields.lift.folds import fold_estimates, folds_of, pinn_of_first_fold, two_weeks
 from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
+from fields.lift.pinn_lift import require_enough
+from fields.lift.pinn_settings import LONGEST_DAYS, PINN, PinnSettings
 from fields.lift.profiles import PRIORS
 from fields.places import Places, PlacesLike, coordinates_of
 from fields.progress import Tracker, Watcher
@@ -50,6 +54,7 @@ class CrossValidation:
     count : number of observations by variable
     stations, moments : size of the sample
     block_km : radius within which other stations were left out as well; None for the station alone
+    folds : parts of the network that were left out in turn; None where stations were, one by one
     """
 
     rmse: dict[str, dict[str, float]]
@@ -58,6 +63,7 @@ class CrossValidation:
     stations: int
     moments: int
     block_km: float | None
+    folds: int | None = None
 
     def rows(self) -> list[list[str]]:
         """Return the lines of a table: variable, unit, and the root mean square error of each method."""
@@ -136,6 +142,9 @@ def cross_validate(
     settings: LiftSettings | None = None,
     block_km: float | None = None,
     moments: int = MOMENTS,
+    folds: bool = False,
+    pinn: PinnSettings | None = None,
+    announce: Callable[[str], None] | None = None,
     watcher: Watcher | None = None,
 ) -> CrossValidation:
     """Compare lift methods by leaving stations out and estimating them from the others.
@@ -143,10 +152,13 @@ def cross_validate(
     Parameters
     ----------
     ds : observations of stations, SI, NaN = missing
-    methods : names of `LIFT_METHODS` to compare
+    methods : names of `LIFT_METHODS` to compare, and ``pinn``, with which all are scored in folds
     settings : neighbours and distance; its method is replaced by each of ``methods``
     block_km : stations within this distance are left out as well
-    moments : largest number of times to score, spread over the record
+    moments : largest number of times to score, spread over the record, or over the two weeks of folds
+    folds : leave out a fifth of the stations at a time, over the two weeks in the middle of the record
+    pinn : settings of the physics-guided lift; its seed also draws the folds
+    announce : called with what the physics-guided lift will take, before it starts
     watcher : informed of the progress
     """
     settings = settings or LiftSettings()
@@ -156,13 +168,18 @@ def cross_validate(
     if block_km is not None and not (is_finite_number(block_km) and block_km >= 0.0):
         raise UsageError(f"a distance is a finite number of km from 0, not {block_km!r}", code="SPDE-D078",
                          do="--block-km 100")  # fmt: skip
+    pinn = pinn or PinnSettings()
+    folds = folds or PINN in methods
+    if folds and block_km:
+        raise UsageError("a distance around single stations says nothing about folds of them", code="SPDE-D078",
+                         do="leave out --block-km, or --folds and the method pinn")  # fmt: skip
     has_altitude = np.isfinite(ds["alt"].values)
     if not has_altitude.all():
         logger.warning("%d stations without altitude are left out", int((~has_altitude).sum()))
         ds = ds.isel(station=np.flatnonzero(has_altitude))
     times = to_datetime64(utc_seconds(ds["time"]))
     step = float(np.median(np.diff(times)) / np.timedelta64(1, "s")) if len(times) > 1 else 0.0
-    sample = ds.isel(time=scattered_times(len(times), step, moments))
+    sample = ds.isel(time=_of_folds(len(times), step, moments) if folds else scattered_times(len(times), step, moments))
     # A reference pressure in place of observations would be scored against the formula that it was computed by.
     scored = [n for n in STATE_VARIABLES if n != "p" or PressureKind.of(ds.attrs) != PressureKind.STANDARD_ATMOSPHERE]
     values = {name: np.asarray(sample[name].values, np.float32) for name in scored if name in sample}
@@ -173,16 +190,33 @@ def cross_validate(
     rmse: dict[str, dict[str, float]] = {name: {} for name in values}
     bias: dict[str, dict[str, float]] = {name: {} for name in values}
     tracker = Tracker(watcher)
+    seconds = utc_seconds(sample["time"]).astype(np.float64)
+    fold = folds_of(len(stations), pinn.seed) if folds else None
+    if PINN in methods:
+        require_enough(values, stations.lat, stations.lon, len(seconds))
+        assert fold is not None
+        first, seen = pinn_of_first_fold(values, stations, settings, fold, pinn)
+        cost = first.cost(seen, seconds, int(fold.max()) + 1, station_pressure=station_pressure)
+        if announce is not None:
+            announce(f"pinn: {cost}")
     for method in methods:
-        chosen = LiftSettings(method, settings.k, settings.power, settings.epsilon_m, settings.w_alt)
-        estimates = left_out_estimates(
-            values,
-            stations,
-            chosen,
-            block_m=1e3 * (block_km or 0.0),
-            station_pressure=station_pressure,
-            progress=partial(_report_progress, tracker, method),
-        )
+        is_guided = method == PINN
+        chosen = replace(settings, method="detrended" if is_guided else method)
+        if fold is not None:
+            estimates = fold_estimates(
+                values, stations, chosen, fold, seconds=seconds, pinn=pinn if is_guided else None,
+                station_pressure=station_pressure,
+                progress=partial(_report_progress, tracker, method, unit="steps" if is_guided else "folds"),
+            )  # fmt: skip
+        else:
+            estimates = left_out_estimates(
+                values,
+                stations,
+                chosen,
+                block_m=1e3 * (block_km or 0.0),
+                station_pressure=station_pressure,
+                progress=partial(_report_progress, tracker, method),
+            )
         for name, array in values.items():
             error = estimates[name].astype(np.float64) - array
             error = error[np.isfinite(error)]
@@ -191,7 +225,14 @@ def cross_validate(
             rmse[name][method] = float(to_display(name, np.sqrt(np.mean(error**2)), difference=True))
             bias[name][method] = float(to_display(name, np.mean(error), difference=True))
     count = {name: int(np.isfinite(array).sum()) for name, array in values.items()}
-    return CrossValidation(rmse, bias, count, len(stations), sample.sizes["time"], block_km)
+    parts = None if fold is None else int(fold.max()) + 1
+    return CrossValidation(rmse, bias, count, len(stations), sample.sizes["time"], block_km, parts)
+
+
+def _of_folds(length: int, step_seconds: float, moments: int) -> slice:
+    """Return the steps of two weeks in the middle of a record, at most so many, evenly spaced."""
+    whole = two_weeks(length, step_seconds, LONGEST_DAYS)
+    return slice(whole.start, whole.stop, max(1, math.ceil((whole.stop - whole.start) / moments)))
 
 
 def _warn_of_twins(values: Mapping[str, Array], stations: Places) -> None:
@@ -216,5 +257,5 @@ def _nothing_left(name: str, stations: Places, block_km: float | None) -> DataEr
     return DataError(what, code="SPDE-D086", do="a smaller --block-km")
 
 
-def _report_progress(tracker: Tracker, method: str, done: int, total: int) -> None:
-    tracker(method, done, total, "stations")
+def _report_progress(tracker: Tracker, method: str, done: int, total: int, unit: str = "stations") -> None:
+    tracker(method, done, total, unit)

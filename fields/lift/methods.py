@@ -8,6 +8,8 @@ r"""Lift methods (interpolation from stations to a grid) by name, and `StationLi
 
 * ``detrended``: ``idw`` of anomalies from a profile in altitude and position (`fields.lift.profiles`), which is added
   again at the target.
+
+``pinn``, which fits a network to a window of time, is no set of weights: `fields.lift.pinn_lift`.
 """
 
 from __future__ import annotations
@@ -133,7 +135,7 @@ class LiftSettings:
 
             near = get_close_matches(str(self.method), LIFT_METHODS, n=1)
             raise UsageError(
-                f"no lift method '{self.method}'; known: {', '.join(LIFT_METHODS)}",
+                f"no lift method '{self.method}'; known: {', '.join(LIFT_METHODS)}, and pinn for `stationpde field`",
                 code="SPDE-D077",
                 do=f"--method {near[0] if near else 'detrended'}",
             )

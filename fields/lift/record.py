@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,13 @@ from fields.lift.altitude import station_altitude
 from fields.lift.capacity import require_capacity
 from fields.lift.crossval import scattered_times
 from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
+from fields.lift.pinn_lift import PinnLift, require_enough, window_steps
+from fields.lift.pinn_settings import PINN, PinnSettings
 from fields.lift.profiles import PRIORS
 from fields.places import Places
 from fields.progress import Tracker, Watcher
 from fields.store import BlockWriter, Region
+from fields.times import utc_seconds
 from fields.variables import PressureKind, cf_attributes
 
 __all__ = ["LiftSummary", "lift_to_store"]
@@ -91,6 +94,7 @@ class LiftJob:
     station_pressure: bool
     writer: BlockWriter
     target: str
+    pinn: PinnLift | None = None
 
 
 def lift_to_store(
@@ -98,6 +102,7 @@ def lift_to_store(
     target: str | os.PathLike[str],
     *,
     settings: LiftSettings | None = None,
+    pinn: PinnSettings | None = None,
     height: int = 32,
     dem: str | os.PathLike[str] | None = None,
     grid: GridSpec | None = None,
@@ -106,6 +111,7 @@ def lift_to_store(
     scheduler: str | None = None,
     block_steps: int | None = None,
     force: bool = False,
+    announce: Callable[[str], None] | None = None,
     watcher: Watcher | None = None,
 ) -> LiftSummary:
     """Lift every moment of a station store onto a grid and write it as a field store.
@@ -115,6 +121,7 @@ def lift_to_store(
     source : path of the station store
     target : path of the field store to write
     settings : method, neighbours and distance
+    pinn : lift wind and pressure through a network for every two weeks, and the rest as ``detrended``
     height : number of rows of the grid around the network, unless ``grid`` is passed
     dem : elevation model for the cells' altitude; without one the stations' altitudes are interpolated (paper)
     grid : the grid to lift to
@@ -123,9 +130,11 @@ def lift_to_store(
     scheduler : address of a running dask scheduler to use instead
     block_steps : number of moments in a block; by default as many as a fixed amount of memory holds
     force : whether to replace an existing ``target``
+    announce : called with what the networks of ``pinn`` will take, before the first is fitted
     watcher : informed of the progress
     """
     settings = settings or LiftSettings()
+    settings = settings if pinn is None else replace(settings, method="detrended")
     atomic.refuse_input(target, source)
     ds = store.open_stations(source)
     names = _names(ds, variables)
@@ -150,12 +159,19 @@ def lift_to_store(
     template = _template(ds.isel(station=alive), grid, altitude, names, lift, None if dem is None else Path(dem).name)
     identity = f"{store.fingerprint(source)};{asdict(settings)};{grid.to_dict()};{names};{list(alive)}"
     block = block_steps or _block_length(len(alive), grid.size, len(names))
+    guided = None
+    if pinn is not None:
+        targets = (*grid.cells(), altitude.ravel())
+        guided = PinnLift.between(stations, targets, pinn, settings, metric=grid.metric)
+        template.attrs |= {"method": PINN, "pinn_settings": json.dumps(asdict(pinn))}
+        identity += f";{asdict(pinn)}"
+        block = _announced(ds.isel(station=alive), names, guided, station_pressure, announce)
     with store.create(
         target, template, force=force, resume=True, identity=identity, time_block=block, kind="fields"
     ) as staged:
         job = LiftJob(
             str(Path(source).resolve()), tuple(map(int, alive)), names, lift, grid.shape, station_pressure,
-            staged.writer, str(target),
+            staged.writer, str(target), guided,
         )  # fmt: skip
         pending, total = staged.pending(), len(staged.blocks())
         empty = 0
@@ -186,7 +202,11 @@ def lift_block(job: LiftJob, region: Region) -> int:
     for name in job.variables:
         array = rows[name].values.astype(np.float32, copy=False)
         values[name] = np.where(np.isfinite(array), array, np.float32(np.nan))
-    lifted = job.lift(values, station_pressure=job.station_pressure)
+    if job.pinn is None:
+        lifted = job.lift(values, station_pressure=job.station_pressure)
+    else:
+        seconds = utc_seconds(rows["time"]).astype(np.float64)
+        lifted = job.pinn(values, seconds, station_pressure=job.station_pressure)
     block: dict[str, Any] = {}
     for name in job.variables:
         block[name] = lifted.values[name].reshape(-1, *job.shape)
@@ -197,6 +217,23 @@ def lift_block(job: LiftJob, region: Region) -> int:
         job.writer.write(block, region)
     seen = np.stack([np.isfinite(array).any(axis=1) for array in values.values()])
     return int((~seen.any(axis=0)).sum())
+
+
+def _announced(
+    ds: xr.Dataset, names: Sequence[str], guided: PinnLift, station_pressure: bool,
+    announce: Callable[[str], None] | None,
+) -> int:  # fmt: skip
+    """Say what the networks of a record will take; return the steps of each."""
+    seconds = utc_seconds(ds["time"]).astype(np.float64)
+    step = float(np.median(np.diff(seconds))) if len(seconds) > 1 else 0.0
+    length = window_steps(len(seconds), step, guided.settings)
+    first = ds[list(names)].isel(time=slice(0, length)).load()
+    values = {name: first[name].values.astype(np.float32) for name in names}
+    require_enough(values, ds["lat"].values, ds["lon"].values, length)
+    cost = guided.cost(values, seconds[:length], -(-len(seconds) // length), station_pressure=station_pressure)
+    if announce is not None:
+        announce(f"{PINN}: {cost}")
+    return length
 
 
 @lru_cache(maxsize=2)
@@ -316,7 +353,8 @@ def _block_length(stations: int, cells: int, variables: int) -> int:
 def _executor(workers: int | None, scheduler: str | None, job: LiftJob) -> Iterator[tuple[Executor, Any]]:
     """Provide what runs the blocks (threads, a local dask cluster, or an existing one) and the job as it expects it."""
     if not workers and not scheduler:
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
+        # A network has all threads of torch to itself.
+        with ThreadPoolExecutor(max_workers=1 if job.pinn is not None else os.cpu_count() or 1) as threads:
             yield threads, job
         return
     import dask

@@ -32,8 +32,8 @@ from stationpde.baselines.per_station import NetworkLearner, NetworkLosses, mask
 from stationpde.baselines.registry import Baseline
 from stationpde.config import Config
 from stationpde.data import WindowSource
-from stationpde.model import Reducer, warp_field
-from stationpde.training import Plan
+from stationpde.model import Reducer, StationResidual, warp_field
+from stationpde.training import Plan, decayed_groups
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int64
@@ -162,17 +162,25 @@ class _Counted(nn.Module):
 
     steps: Tensor
 
-    def __init__(self, network: CDPNet) -> None:
+    def __init__(self, network: CDPNet, residual: StationResidual | None) -> None:
         super().__init__()
         self.cdpnet = network
+        self.residual = residual
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
 
 class CDPNetLearner(NetworkLearner):
-    """Trains the direct forecast alone at first, then the whole network on every step, by the absolute error."""
+    """Trains the direct forecast alone at first, then the whole network on every step, by the absolute error.
+
+    With `loss.residual` the forecast at the stations is lifted to the grid of the configuration, and the residual of
+    its equations is added; the field of the network itself is normalised and has no unit.
+    """
 
     def __init__(self, config: Config, source: WindowSource, network: CDPNet) -> None:
-        self.counted = _Counted(network)
+        residual = None
+        if config.loss.residual > 0.0:
+            residual = StationResidual(config, source.series, source.windows.split)
+        self.counted = _Counted(network, residual)
         super().__init__(config, source, self.counted, kind="l1", about="CDPNet")
         plan = Plan.of(source, config.train)
         self.first = min(plan.end_of(0), plan.total // 4)
@@ -197,13 +205,35 @@ class CDPNetLearner(NetworkLearner):
         if self.counted.training:
             self.counted.steps += 1
         if self.is_direct_only:
-            return super().losses(batch, reducer)
+            direct, sums = self.forecast(batch)
+            losses = self._loss_of(direct, sums, self.inputs.scaled(batch.future), reducer)
+            return self._with_residual(losses, direct, batch, reducer)
         forecast = self.counted.cdpnet(self.history(batch), batch.issue_time, False)
         target = self.inputs.scaled(torch.cat([batch.history[:, 1:], batch.future], dim=1))
         forecast = forecast[:, : target.shape[1]]
         weights = torch.tensor(self.weights, dtype=forecast.dtype, device=forecast.device)
         error = masked_mean(forecast, target, weights, self.kind, reducer)
-        return NetworkLosses(error, error.detach(), torch.zeros_like(error))
+        losses = NetworkLosses(error, error.detach(), torch.zeros_like(error))
+        return self._with_residual(losses, forecast[:, batch.history.shape[1] - 1 :], batch, reducer)
+
+    def _with_residual(self, losses: NetworkLosses, forecast: Tensor, batch: Batch, reducer: Reducer) -> NetworkLosses:
+        """Add the residual of the normalised forecast, where there is one, while training."""
+        residual = self.counted.residual
+        if residual is None or not self.counted.training:
+            return losses
+        last = self.inputs.filled(batch.history, batch.issue_time)[:, -1]
+        term = self.config.loss.residual * residual(self.inputs.unscaled(forecast), last, batch, reducer)
+        return NetworkLosses(losses.total + term, losses.error, losses.penalty + term.detach())
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """Return parameter groups; the terms of the residual have one of their own."""
+        if self.counted.residual is None:
+            return super().parameter_groups(weight_decay)
+        return [*decayed_groups(self.counted.cdpnet, weight_decay), self.counted.residual.residual.parameter_group()]
+
+    def physics(self) -> dict[str, Any]:
+        """Return the learned coefficients of the residual with units; none without it."""
+        return {} if self.counted.residual is None else self.counted.residual.physics()
 
 
 def _make(config: Config, source: WindowSource) -> CDPNetLearner:
@@ -222,4 +252,5 @@ BASELINE = Baseline(
     make=_make,
     rates=(1e-3, 3e-3),
     train={"batch": 32, "epochs": 40, "patience": 8},
+    reads=("grid", "lift", "loss", "model", "pde"),
 )

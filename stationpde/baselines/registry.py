@@ -47,6 +47,8 @@ class Baseline:
     train : settings of the configuration's ``train`` section that suit it
     switches : choices made on validation, such as ``{"instance_norm": (False, True)}``; passed to ``make`` by keyword
     members : baselines that it combines; ``make`` gets them fitted or trained, by name, as the keyword ``members``
+    reads : sections of the configuration that decide its numbers beside data and training, if it is trained; of
+        ``loss`` the residual alone, and with it ``lift``, ``model`` and ``pde``
     """
 
     name: str
@@ -59,6 +61,7 @@ class Baseline:
     train: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     members: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     extra: str = "baselines"
 
     def missing(self) -> str | None:

@@ -226,4 +226,5 @@ BASELINE = Baseline(
     rates=(5e-4, 2e-3),
     train={"batch": 8, "epochs": 10, "patience": 4, "validate_windows": 127},
     switches={"published_range_scaling": (False,)},
+    reads=("grid", "lift", "pde"),
 )

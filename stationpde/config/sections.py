@@ -259,6 +259,10 @@ class LossSection(Section):
     """Norm of the errors."""
     observed: Annotated[Number, Field(ge=0.0)] = 0.5
     """λ_obs, weight of the loss in observed variables against that in the state."""
+    residual: Annotated[Number, Field(ge=0.0, le=1e6)] = 0.0
+    """Weight of the squared residual of the equations on the forecast fields of ``default``, ``field``, ``paper`` and
+    the peer ``cdpnet``, after PhyDL-NWP, where it is 0.01; 0 leaves it out. The equations are those of the
+    configuration without what networks add, each term with a coefficient λ that is learned on lifted observations."""
 
 
 class TrainSection(Section):

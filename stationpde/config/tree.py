@@ -55,6 +55,8 @@ ABLATIONS: Mapping[str, dict[str, Any]] = {
     "no_diffusion": {"pde": {"without": ["laplacian"]}},
     "no_closure": {"model": {"closure": False}},
     "no_last_day": {"model": {"guide_reference": "climatology"}},
+    # The weight of PhyDL-NWP's second stage.
+    "with_residual": {"loss": {"residual": 0.01}},
 }
 
 

@@ -30,13 +30,17 @@ _NAMES = {
     "no_diffusion": "without diffusion",
     "no_closure": "without the closure",
     "no_last_day": "without the level of the last day",
+    "with_residual": "with the residual of the equations in the loss",
 }
+# Variants of which `ablate` adds the residual by itself: elsewhere the guide decides most of the forecast.
+_WITH_RESIDUAL = ("field",)
 
 
 def parts_of(variant: str) -> tuple[str, ...]:
     """Return the parts that a variant has on a record of more than a year, where no guess starts from the last day."""
     whole = Config.preset(variant=variant)
-    has = [name for name in ABLATIONS if name != "no_last_day" and whole.ablated(name) != whole]
+    left_out = {"no_last_day", *(() if variant in _WITH_RESIDUAL else ("with_residual",))}
+    has = [name for name in ABLATIONS if name not in left_out and whole.ablated(name) != whole]
     # Without a guide to take away, what is left of that ablation is its longer training.
     return tuple(name for name in has if name != "no_guide" or whole.is_guided)
 
@@ -109,11 +113,24 @@ class Ablation:
             "Relative increase of the MSE without each part; *n.s.*: not significant at 5 % by a block bootstrap over "
             "weeks of issue days and by Diebold and Mariano."
         )
+        if any(part.startswith("with_") for part in self.parts):
+            note += " A row that begins with *with* adds a part instead: there a decrease speaks for it."
         changed = f", with {', '.join(f'`{pair}`' for pair in self.overrides)}" if self.overrides else ""
         title = f"## Without parts: {self.results.protocol}, {results.hours} h{changed}"
         parts = [title, provenance(self.results)]
-        parts += [grid(head, rows), note, grid(["part", *results.variables], increases)]
+        parts += [grid(head, rows), note, grid(["part", *results.variables], increases), *self._learned()]
         return "\n\n".join(parts) + "\n"
+
+    def _learned(self) -> list[str]:
+        """Return a table of what the terms of a residual have learned, with units, for the cells that have one."""
+        tables = []
+        for model, by_seed in self.horizon.cells.items():
+            learned = next((c.about["training"]["physics"] for c in by_seed if "physics" in c.about["training"]), None)
+            if learned:
+                rows = [[f"`{name}`", shown_number(entry["value"]), entry["unit"]] for name, entry in learned.items()]
+                title = f"Terms in the residual of `{model}` (the first seed), as learned on observations:"
+                tables += [title, grid(["term", "value", "unit"], rows)]
+        return tables
 
     def _row(self, model: str) -> list[str]:
         pooled = self.horizon.pooled(model)

@@ -158,10 +158,12 @@ class Contestant:
 
         It is made of `Config.identity`, so that it does not change when a key comes or goes at its former value.
         """
-        tree = self.config(task).identity()
+        config = self.config(task)
+        tree = config.identity()
         tree["data"].pop("quality", None)  # the fingerprint is that of the values in use
         if self.kind == "trained":
-            tree = {"data": tree["data"], "train": {key: tree["train"][key] for key in _PEER_IDENTITY}}
+            changed = self._changed(config, task)
+            tree = {"data": tree["data"], "train": {key: tree["train"][key] for key in _PEER_IDENTITY}, **changed}
         elif self.kind == "iterated":
             tree = {"data": tree["data"], "train": {"seed": tree["train"]["seed"]}}
         elif self.peer is not None:
@@ -173,6 +175,18 @@ class Contestant:
         if task.leave_out:
             about["leave_out"] = task.leave_out
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+    def _changed(self, config: Config, task: Task) -> dict[str, Any]:
+        """Return the sections that a trained peer reads beside data and training, where an override changed them.
+
+        Cells without such an override keep the settings that they had before the peer read a section.
+        """
+        assert self.peer is not None
+        tree, plain = config.identity(), self.config(replace(task, overrides=())).identity()
+        sections = set(self.peer.reads)
+        if "loss" in sections and config.loss.residual == 0.0:  # of the loss, it reads the residual alone
+            sections -= {"loss", "lift", "model", "pde"}
+        return {name: tree[name] for name in sorted(sections) if tree[name] != plain[name]}
 
     def builder(self, **choices: Any) -> Callable[[Config, WindowSource], Learner]:
         """Return a function that builds the learner or forecaster, with the choices made on validation."""

@@ -28,6 +28,7 @@ from stationpde.evaluation.budget import (
 )
 from stationpde.evaluation.contestants import Contestant, Task, contestant
 from stationpde.evaluation.preparations import Preparations
+from stationpde.model import coefficients_of
 from stationpde.runs import RunDirectory, checkpoint_files, load_weights, read_metrics
 from stationpde.seeding import seed_everything
 from stationpde.training import (
@@ -166,6 +167,13 @@ class ModelFitter:
         facts = _facts(run, result, ledger, config)
         facts["chosen"] = {**({} if lr is None else {"lr": lr}), **switches}
         facts["parameters"] = sum(p.numel() for p in learner.module.parameters())
+        if config.loss.residual > 0.0:
+            learned: Any = learner if hasattr(learner, "physics") else learner.module
+            if hasattr(learned, "physics"):
+                facts["physics"] = {
+                    name: {"value": number.value, "unit": number.unit}
+                    for name, number in coefficients_of(learned).items() if name.startswith(("lambda_", "force_"))
+                }  # fmt: skip
         return Fitted(learner, config, facts)
 
     def _prepared(

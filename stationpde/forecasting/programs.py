@@ -93,7 +93,8 @@ class StepProgram(nn.Module):
         """End one forecast interval and read the forecast at the stations."""
         model = self.model
         state, rest = (None, rest) if model.pde_branch is None else (rest[0], rest[1:])
-        analysis = Analysis(field, **dict(zip(self.names, rest, strict=True)))
+        # The names are those of tensors: a history is not among them.
+        analysis = Analysis(field, **dict(zip(self.names, rest, strict=True)))  # type: ignore[arg-type]
         valid_time = model.valid_time(issue_time, lead)
         physics = None if state is None else model.scaling(state)
         later, _ = model.interval_end(field, physics, model.conditions.step(valid_time, lead))

@@ -20,9 +20,13 @@ from .pde_branch import PDEBranch as PDEBranch
 from .pde_branch import has_base as has_base
 from .pde_branch import system_of as system_of
 from .region import Region as Region
+from .residual import Course as Course
+from .residual import PhysicsResidual as PhysicsResidual
+from .residual import with_coefficients as with_coefficients
 from .saved_statistics import SAVED_STATISTICS as SAVED_STATISTICS
 from .saved_statistics import saved_statistics as saved_statistics
 from .scaling import Scaling as Scaling
 from .sites import Sites as Sites
+from .station_residual import StationResidual as StationResidual
 from .task import ModelLearner as ModelLearner
 from .warp import warp_field as warp_field

@@ -33,6 +33,7 @@ class Analysis:
     guided : what is mixed with the forecast of the field, observed variables, SI: first guesses, then simple
         forecasts; None in training, and where there are neither
     tendencies : changes of the lifted field, scaled, for the term of the extended equations that is called ``memory``
+    lifted : the history itself, where a residual is computed of it
     """
 
     field: Float[Tensor, "batch channel y x"]
@@ -40,6 +41,7 @@ class Analysis:
     memory: Float[Tensor, "batch station hidden"] | None = None
     guided: Float[Tensor, "guess batch lead station channel"] | None = None
     tendencies: Float[Tensor, "batch memory y x"] | None = None
+    lifted: LiftedHistory | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that there are, by name, ``field`` first."""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stationpde.model.model import StationPDEModel
+from typing import Any, Protocol
 
 __all__ = ["Coefficient", "coefficients_of"]
 
@@ -22,8 +19,12 @@ class Coefficient:
         return f"{self.value:.4g} {self.unit}" if self.unit != "1" else f"{self.value:.4g}"
 
 
-def coefficients_of(model: StationPDEModel) -> dict[str, Coefficient]:
-    """Collect a model's learned coefficients and update factors by name."""
+class _HasPhysics(Protocol):
+    def physics(self) -> dict[str, Any]: ...
+
+
+def coefficients_of(model: _HasPhysics) -> dict[str, Coefficient]:
+    """Collect learned coefficients and update factors by name, of a model or of a learner that has some."""
     coefficients: dict[str, Coefficient] = {}
     for name, value in model.physics().items():
         if hasattr(value, "units"):

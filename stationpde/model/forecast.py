@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from stationpde.model.residual import Course
+
 if TYPE_CHECKING:
     from jaxtyping import Float
 
@@ -21,7 +23,8 @@ class Forecast:
     ``[batch, lead, station, channel]``; ``fields`` (full states) and ``router`` (weight
     of the data-driven branch) are ``[batch, lead, channel, y, x]``. Where a guide is mixed in, ``unguided`` is the
     state before mixing and ``guided`` is what was mixed in: its guesses, then the simple forecasts, observed variables.
-    Training is without guide: field, anchor and head learn alone.
+    Training is without guide: field, anchor and head learn alone. ``courses`` are the evolving field from the analysis
+    on, and the lifted history: what a residual is computed of.
     """
 
     observed: Float[Tensor, "batch lead station channel"]
@@ -30,3 +33,4 @@ class Forecast:
     router: Float[Tensor, "batch lead channel y x"] | None = None
     unguided: Float[Tensor, "batch lead station channel"] | None = None
     guided: Float[Tensor, "guess batch lead station channel"] | None = None
+    courses: tuple[Course, Course] | None = None

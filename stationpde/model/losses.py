@@ -13,7 +13,7 @@ Every mean is a quotient of sums, and every sum goes through the reducer, so tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,12 +21,13 @@ from torch import Tensor
 
 from stationpde.config import DataSection, LossSection
 from stationpde.model.learner import Reducer
+from stationpde.model.residual import Course, PhysicsResidual
 from stationpde.physics import OBSERVED, STATE
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["Losses", "masked_losses"]
+__all__ = ["Losses", "masked_losses", "with_residual"]
 
 # Smallest s_j, SI: a batch of equal targets must not divide by zero.
 _FLOORS = (0.1, 0.1, 10.0, 0.1, 0.005)
@@ -35,12 +36,16 @@ _SCORED_STATE = {"u": "u", "v": "v", "p": "p", "t": "theta", "rh": "q"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Losses:
-    """Scalars of a batch; ``courant``, the largest Courant number of the forecast wind, is only shown."""
+    """Scalars of a batch; ``courant``, the largest Courant number of the forecast wind, is only shown.
+
+    ``residual`` is that of the equations on the forecast fields, where `loss.residual` asks for it.
+    """
 
     total: Tensor
     state: Tensor
     observed: Tensor
     courant: Tensor
+    residual: Tensor | None = None
 
 
 def masked_losses(
@@ -76,6 +81,31 @@ def masked_losses(
     in_observed = _mean_error(observed, target, spread, section.kind, observed_weights, reducer)
     total = in_state + section.observed * in_observed
     return Losses(total, in_state.detach(), in_observed.detach(), courant)
+
+
+def with_residual(
+    losses: Losses,
+    residual: PhysicsResidual,
+    courses: tuple[Course, Course],
+    weight: float,
+    data: DataSection,
+    reducer: Reducer,
+) -> Losses:
+    """Add λ times the residual of the forecast to the losses, and that of the observations, which trains its terms.
+
+    Parameters
+    ----------
+    courses : of the forecast, and of what was observed
+    weight : λ
+    """
+    of_forecast, of_observed = residual.loss(*courses, scored_state(data, losses.total), reducer)
+    total = losses.total + weight * (of_forecast + of_observed)
+    return replace(losses, total=total, residual=of_forecast.detach())
+
+
+def scored_state(data: DataSection, like: Tensor) -> Float[Tensor, " channel"]:
+    """Return 1 for each channel of the state whose observed variable is scored, else 0."""
+    return _weights(STATE, {_SCORED_STATE[name]: 0.0 for name in set(OBSERVED) - set(data.scored)}, like)
 
 
 def _weights(names: Sequence[str], weights: Mapping[Any, float], like: Tensor) -> Tensor:

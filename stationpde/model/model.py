@@ -31,8 +31,9 @@ from stationpde.model.first_guess import FirstGuess
 from stationpde.model.first_layers import Ahead, conditions_ahead
 from stationpde.model.forecast import Forecast
 from stationpde.model.maps import lift_station_increments
-from stationpde.model.pde_branch import PDEBranch, has_base
+from stationpde.model.pde_branch import PDEBranch, has_base, residual_of
 from stationpde.model.region import Region
+from stationpde.model.residual import Course, PhysicsResidual, course_of
 from stationpde.model.router import Router
 from stationpde.model.saved_statistics import SavedStatistics, saved_statistics
 from stationpde.model.scaling import Scaling
@@ -83,6 +84,9 @@ class StationPDEModel(nn.Module):
             self.head = StationHead.of(config, statistics, self.sites.features.count)
             if "station" in model.inputs:
                 self.embedding = nn.Parameter(torch.zeros(len(statistics.stations), STATION_NUMBERS))
+        self.residual: PhysicsResidual | None = None
+        if config.loss.residual > 0.0:
+            self.residual = residual_of(config, region.pde_grid, self.scaling, region.grid.lon)
 
     @classmethod
     def build(cls, config: Config, statistics: StateStatistics, elevation: Elevation | None = None) -> StationPDEModel:
@@ -123,6 +127,7 @@ class StationPDEModel(nn.Module):
         *,
         shown: Bool[Tensor, "batch station"] | None = None,
         keep_fields: bool = False,
+        keep_courses: bool = False,
     ) -> Forecast:
         """Compute a forecast from observations ``u, v, p, t, rh`` up to an issue time.
 
@@ -133,6 +138,7 @@ class StationPDEModel(nn.Module):
         horizon : number of steps; by default that of the configuration
         shown : stations that the model may see; the others are forecast as if they were new
         keep_fields : return the fields and the router's weights as well
+        keep_courses : return what a residual of the equations is computed of as well
         """
         analysis = self.analyse(history, issue_time, shown)
         field, fields, weights = analysis.field, [], []
@@ -157,6 +163,20 @@ class StationPDEModel(nn.Module):
             torch.stack(weights, dim=1) if keep_fields and self.router is not None else None,
             unguided if analysis.guided is not None else None,
             analysis.guided,
+            self._courses(analysis, steps, issue_time, valid_time) if keep_courses else None,
+        )
+
+    def _courses(
+        self, analysis: Analysis, steps: Tensor, issue_time: Tensor, valid_time: Tensor
+    ) -> tuple[Course, Course]:
+        """Return the evolving field from the analysis on, and the lifted history."""
+        lifted = analysis.lifted
+        assert lifted is not None  # a model with a residual keeps it
+        fields = torch.cat([analysis.field[:, None], steps], dim=1)
+        times = torch.cat([issue_time[:, None], valid_time], dim=1)
+        return (
+            course_of(fields, times, self.scaling, self.base),
+            course_of(lifted.fields, lifted.times, self.scaling, self.base, lifted.coverage),
         )
 
     def conditions_ahead(
@@ -199,7 +219,8 @@ class StationPDEModel(nn.Module):
             guided = self._members(history, lifted, read, view, issue_time, shown)
         needs_past = self.pde_branch is not None and self.pde_branch.extended is not None
         tendencies = tendencies_of(lifted.fields, self.config.data.step_seconds) if needs_past else None
-        return Analysis(field, departures, memory, guided, tendencies)
+        history_of_fields = lifted if self.residual is not None else None
+        return Analysis(field, departures, memory, guided, tendencies, history_of_fields)
 
     def _members(
         self, history: Tensor, lifted: LiftedHistory, read: Tensor, view: View | None, issue_time: Tensor,
@@ -329,11 +350,20 @@ class StationPDEModel(nn.Module):
         return lift_station_increments(fields, forecast.state, valid_time, self.sites, self.base)
 
     def physics(self) -> dict[str, Any]:
-        """Return learned coefficients with units, and γ; rates are physical under the rules ``none``, ``limiter``."""
+        """Return learned coefficients with units, and γ; rates are physical under the rules ``none``, ``limiter``.
+
+        With a residual in the loss, its λ and the size of its forces as well.
+        """
+        residual = {} if self.residual is None else self.residual.physics()
         if self.pde_branch is None:
-            return {}
-        return {**self.pde_branch.tendency.parameters_in_units(), **self.pde_branch.factors()}
+            return residual
+        return {**self.pde_branch.tendency.parameters_in_units(), **self.pde_branch.factors(), **residual}
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Return groups for an optimiser: coefficients, scales and factors are not decayed."""
-        return weight_decay_groups(self, weight_decay)
+        groups = weight_decay_groups(self, weight_decay)
+        if self.residual is None:
+            return groups
+        apart = {id(parameter) for parameter in self.residual.parameters()}
+        others = [{**group, "params": [p for p in group["params"] if id(p) not in apart]} for group in groups]
+        return [*others, self.residual.parameter_group()]

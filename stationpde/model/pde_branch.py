@@ -23,14 +23,16 @@ from stationpde.model.extended_terms import ExtendedTerms
 from stationpde.model.first_layers import Ahead, LeadConditions
 from stationpde.model.interval_kernel import Course, call_of
 from stationpde.model.prepared_drive import PreparedDrive
+from stationpde.model.residual import PhysicsResidual
 from stationpde.model.scaling import Scaling
 from stationpde.model.terms_kernel import Surroundings
 from stationpde.physics import STATE, WIND, P, equations
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+    from numpy.typing import NDArray
 
-__all__ = ["Forcing", "PDEBranch", "has_base", "system_of"]
+__all__ = ["Forcing", "PDEBranch", "has_base", "residual_of", "system_of", "unforced_system_of"]
 
 # κΔt/Δx² at the start, a small part of what is stable: diffusion is learned, not imposed.
 DIFFUSION_NUMBER = 0.01
@@ -41,6 +43,7 @@ ABOVE_FLOOR = 1.5
 
 C = len(STATE)
 _BASE = tuple(f"{name}_b" for name in STATE)
+_CENTRED = "advection_central2"
 
 
 def system_of(config: Config, grid: Grid2D) -> PDESystem:
@@ -67,6 +70,35 @@ def _assembled(config: Config, start: equations.Coefficients) -> PDESystem:
     unresolved = {closure.name for closure in system.closures if closure.name.startswith("S_")}
     removed = [*sorted(unresolved.difference(driven)), *pde.without]
     return system.without(*removed) if removed else system
+
+
+def unforced_system_of(config: Config, grid: Grid2D) -> PDESystem:
+    """Return the equations of a configuration without what networks add to them, with centred advection.
+
+    The residual of fields that are an interval apart is of second order in time, and no step has to be stable.
+    """
+    start = _start(config, grid)
+    if has_base(config):
+        system = equations.anomaly(start, _CENTRED, config.pde.pressure_gradient)
+    else:
+        system = equations.surface(start, _CENTRED)
+    names = system.term_names
+    # A scheme of advection stands for its family; terms that only networks drive are not there to be taken out.
+    unwanted = {name if name in names else "advection" if "advection" in name else "" for name in config.pde.without}
+    driven = {closure.name for closure in system.closures if closure.name not in _BASE}
+    removed = sorted((unwanted | driven) & names)
+    return system.without(*removed) if removed else system
+
+
+def residual_of(config: Config, grid: Grid2D, scaling: Scaling, longitude: NDArray[np.float64]) -> PhysicsResidual:
+    """Return the residual of the equations of a configuration, in parts of the scale of each field.
+
+    ``longitude`` is that of each column, degrees.
+    """
+    return PhysicsResidual(
+        unforced_system_of(config, grid), grid, scaling.scale.flatten(), config.data.step_seconds,
+        torch.as_tensor(longitude, dtype=torch.float32), config.pde.backend,
+    )  # fmt: skip
 
 
 def _limits(config: Config, grid: Grid2D, system: PDESystem) -> stability.Limits:

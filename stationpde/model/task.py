@@ -17,7 +17,7 @@ from stationpde.model.climate import StateStatistics
 from stationpde.model.compiling import compile_networks
 from stationpde.model.guide_fit import fit_model_guide, guide_cost
 from stationpde.model.learner import Reducer
-from stationpde.model.losses import Losses, masked_losses
+from stationpde.model.losses import Losses, masked_losses, with_residual
 from stationpde.model.model import StationPDEModel
 from stationpde.model.pde_branch import DIFFUSION_NUMBER
 from stationpde.model.saved_statistics import saved_statistics
@@ -92,14 +92,21 @@ class ModelLearner:
 
     def losses(self, batch: Batch, reducer: Reducer) -> Losses:
         """Return the losses of (this rank's part of) a batch."""
-        model = self.model
-        forecast = model(batch.history, batch.issue_time, batch.future.shape[1], shown=self._shown(batch))
+        model, weight = self.model, self.config.loss.residual
+        residual = model.residual if model.training else None
+        forecast = model(
+            batch.history, batch.issue_time, batch.future.shape[1], shown=self._shown(batch),
+            keep_courses=residual is not None,
+        )  # fmt: skip
         target_state = to_state(batch.future, model.sites.pressure)
         courant = self._courant(forecast.state.detach())
-        return masked_losses(
+        losses = masked_losses(
             forecast.observed, forecast.state, batch.future, target_state, model.sites.scale, self.config.loss,
             self.config.data, reducer, courant,
         )  # fmt: skip
+        if residual is None or forecast.courses is None:
+            return losses
+        return with_residual(losses, residual, forecast.courses, weight, self.config.data, reducer)
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
         """Return the forecast in observed variables, relative humidity clipped to its range."""
@@ -136,6 +143,9 @@ class ModelLearner:
     def adopt(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Adapt weights of a run on other stations: embeddings go by the station's name, new stations get zero."""
         adapted, embedding = dict(weights), self.model.embedding
+        if self.model.residual is not None:  # a run without the residual begins it anew
+            begun = self.model.state_dict()
+            adapted = {**{name: begun[name] for name in begun if name.startswith("residual.")}, **adapted}
         if embedding is None or "embedding" not in adapted or adapted["embedding"].shape[1:] != embedding.shape[1:]:
             return adapted
         row = {name: number for number, name in enumerate(StateStatistics.ids_in(saved_statistics(weights)))}

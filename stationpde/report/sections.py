@@ -208,6 +208,11 @@ def _physics(view: RunView) -> str:
         "" if rule in ("none", "limiter")
         else f" Under the scale rule “{text(rule)}” they are no physical rates: steps are scaled before they are taken."
     )  # fmt: skip
+    if any(name.startswith("force_") for name in coefficients):
+        caution += (
+            " λ with the name of a term, and force, are of the residual in the loss: the coefficient of the term that "
+            "the observations support, and the size of what no term describes."
+        )
     return _section(
         "Learned physics", _table(["", "name", "value", "unit"], rows, numbers=2),
         '<p class="hint">κ mixes, r<sub>m</sub> is friction, λ<sub>c</sub> condensation; γ are factors of an update, '

@@ -131,6 +131,21 @@ def test_a_term_of_the_equations_is_a_part(tmp_path, stationpde):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # some twenty models, two or three trainings each, on a machine that may be busy
+def test_all_models_finish_and_a_residual_is_kept_with_its_units(network, tmp_path, stationpde):
+    line = words("benchmark", network, "--models", "all", "--cap", "none", "-o", tmp_path, "--json", steps=2)
+    code, out, err = stationpde(*line, "--set", "loss.residual=0.01")
+    assert code == 0, err
+    pooled = json.loads(out)["pooled"]
+    assert {"default", "field", "paper", "cdpnet", "dgformer", "mastergnn", "weathergft", "lift"} <= set(pooled)
+    for model in ("default", "cdpnet"):
+        cell = json.loads((tmp_path / "cells" / f"w2k-like-24h-{model}-seed0.json").read_text())
+        assert cell["training"]["physics"]["lambda_friction_u"]["unit"] == "1/d"
+    dgformer = json.loads((tmp_path / "cells" / "w2k-like-24h-dgformer-seed0.json").read_text())
+    assert "physics" not in dgformer["training"]
+
+
+@pytest.mark.slow
 def test_ablate_writes_table_numbers_and_figure(network, tmp_path, stationpde):
     line = words("ablate", network, "--parts", "no_pde", "--seeds", "0", "--cap", "none", "-o", tmp_path, "--json")
     code, out, _ = stationpde(*line)

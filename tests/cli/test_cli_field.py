@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from cli import field
 from cli.main import app
 from fields import store
-from fields.lift import LiftSettings, altitude_weight
+from fields.lift import LiftSettings, PinnSettings, altitude_weight
 from station_records import make_stations
 
 
@@ -201,3 +201,25 @@ def test_defaults_of_the_lift_are_those_of_the_library(command):
 
 def test_lift_without_a_method_takes_that_of_the_library():
     assert inspect.signature(field.lift).parameters["method"].default == LiftSettings().method
+
+
+def test_the_guided_lift_says_first_what_it_takes(stations, tmp_path):
+    words = ("--method", "pinn", "--steps", 2, "--no-coriolis", "--height", 6)
+    outcome = run("field", "lift", stations, tmp_path / "guided.zarr", *words)
+    assert outcome.exit_code == 0, outcome.stderr
+    note = outcome.stderr.index("pinn: 1 network of")
+    assert "GB of memory" in outcome.stderr and note >= 0
+    about = json.loads(store.open_store(tmp_path / "guided.zarr").attrs["pinn_settings"])
+    assert about["coriolis"] is False and about["steps"] == 2
+    scored = run("field", "cv", stations, "--method", "idw", "--method", "pinn", "--steps", 1, "--json")
+    assert set(json.loads(scored.stdout)["u"]) == {"idw", "pinn"}
+    assert "5 folds of stations" in scored.stderr and "pinn: 5 networks" in scored.stderr
+
+
+def test_options_of_the_guided_lift_are_refused_without_it(stations, tmp_path):
+    for words in (("lift", stations, tmp_path / "x.zarr", "--no-coriolis"), ("cv", stations, "--steps", 9)):
+        outcome = run("field", *words)
+        assert outcome.exit_code == 2 and "--method pinn alone" in outcome.stderr
+    assert inspect.signature(field.cv).parameters["steps"].default == PinnSettings().steps
+    few = run("field", "cv", stations, "--method", "pinn", "--block-km", 9)
+    assert few.exit_code == 2 and "--folds" in few.stderr

@@ -30,6 +30,8 @@ COMMANDS = {
     "fields/lift/capacity.py": [("field", "lift")],
     "fields/lift/crossval.py": [("field", "cv")],
     "fields/lift/methods.py": [("field", "lift"), ("field", "cv")],
+    "fields/lift/pinn_lift.py": [("field", "lift"), ("field", "cv")],
+    "fields/lift/pinn_settings.py": [("field", "lift"), ("field", "cv")],
     "fields/lift/record.py": [("field", "lift")],
     "fields/lift/sampling.py --at": [("field", "plot")],
     "fields/lift/sampling.py --force": [("field", "sample"), ("field", "plot")],

@@ -279,9 +279,38 @@ def test_an_ablation_says_what_a_part_is_worth(tmp_path):
 
 def test_an_ablation_takes_away_what_the_variant_has():
     assert "no_guide" in parts_of("default") and "no_last_day" not in parts_of("default")
-    assert set(parts_of("default")) - set(parts_of("field")) == {"no_guide"}
+    assert set(parts_of("default")) ^ set(parts_of("field")) == {"no_guide", "with_residual"}
     assert "no_guide" not in parts_of("paper") and "no_closure" in parts_of("paper")
+    assert "with_residual" in ablation_models(variant="field")[-1] and "with_residual" not in parts_of("paper")
     assert ablation_models(variant="field")[:2] == ("field", f"field-{parts_of('field')[0]}")
+
+
+def test_the_row_with_the_residual_shows_what_its_terms_have_learned(finished):
+    _, results = finished
+    first = results.horizons[0]
+    cell = next(iter(first.cells.values()))[0]
+    learned = {"lambda_laplacian_u": {"value": 12.5, "unit": "km²/h"}}
+    training = {**cell.about["training"], "physics": learned}
+    with_terms = replace(cell, about={**cell.about, "training": training})
+    cells = {"field": (cell,), "field-with_residual": (with_terms,)}
+    ablation = Ablation(replace(results, horizons=(replace(first, cells=cells),)), variant="field")
+    text = ablation.markdown()
+    assert "with the residual of the equations in the loss" in text and "a decrease speaks for it" in text
+    assert "| `lambda_laplacian_u` | 12.50 | km²/h |" in text and text.count("as learned on observations") == 1
+
+
+def test_a_peer_that_reads_more_than_data_and_training_has_a_cell_for_each():
+    def settings(model: str, *overrides: str) -> str:
+        task = replace(plan_of(Path("x"), "cdpnet").tasks()[0], model=model)
+        return contestant(model).settings(replace(task, overrides=(*task.overrides, *overrides)), "f")
+
+    plain = settings("cdpnet")
+    changes = ("grid.height=9", "loss.residual=0.01")
+    assert len({plain, *(settings("cdpnet", change) for change in changes)}) == 3
+    assert settings("cdpnet", "loss.residual=0.01", "pde.without=['laplacian']") != settings("cdpnet", changes[1])
+    # What it does not read, or reads at its default, leaves a cell as it was.
+    assert settings("cdpnet", "loss.observed=0.1") == settings("cdpnet", "pde.without=['laplacian']") == plain
+    assert settings("dlinear", *changes) == settings("dlinear") and settings("weathergft", "lift.k=4") != plain
 
 
 def test_a_peers_settings_do_not_change_with_the_models_own_recipe():
