@@ -193,7 +193,7 @@ def test_no_other_24_is_taken_for_midnight(form, text):
 def test_a_time_that_no_calendar_has_is_to_be_corrected_in_its_line(tmp_path, text):
     rows = SHORT.rows()
     rows[4]["time"] = text
-    with pytest.raises(DataError, match="line 6: .* is not a time") as caught:
+    with pytest.raises(DataError, match=r"line 6: .* is not a time") as caught:
         open_source(write_rows(tmp_path / "obs.csv", rows), tmp_path)
     assert caught.value.do.startswith("correct the time in line 6 of the file")
 

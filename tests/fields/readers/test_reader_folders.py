@@ -72,7 +72,7 @@ def test_what_is_left_out_of_a_folder_is_told(folder, tmp_path):
 
 def test_a_text_that_is_no_table_is_to_be_moved_out_of_the_folder(folder, tmp_path):
     (folder / "readme.txt").write_text("hello\nthis is no table\n")
-    with pytest.raises(DataError, match="readme.txt") as caught:
+    with pytest.raises(DataError, match=r"readme\.txt") as caught:
         open_source(folder, tmp_path)
     assert caught.value.do.startswith("move readme.txt out of the folder raw")
 
