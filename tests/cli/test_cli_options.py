@@ -142,3 +142,18 @@ def test_an_empty_word_is_refused_and_not_read_as_this_folder(stationpde, line, 
     code, _, err = stationpde(*line)
     assert code == 2
     assert f"{option}: it is empty; is a variable of the shell unset?" in err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["field", "lift", "demo", "o.zarr", "--workers", "100000"],
+        ["train", "demo", "--run", "r", "--nproc", "100000"],
+        ["benchmark", "demo", "--models", "persistence", "-o", "b", "--jobs", "100000"],
+    ],
+)
+def test_more_processes_than_a_machine_runs_are_refused_before_the_first(stationpde, tmp_path, monkeypatch, line):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = stationpde(*line)
+    assert code == 2
+    assert "100000 processes are more than this machine" in err

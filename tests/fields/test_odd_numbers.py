@@ -8,7 +8,7 @@ import pytest
 from fields.errors import FieldsError
 from fields.grid import GridSpec
 from fields.ingest import IngestOptions
-from fields.lift import LiftSettings, StationLift, altitude_weight, cross_validate
+from fields.lift import LiftSettings, StationLift, altitude_weight, cross_validate, lift_to_store
 from fields.places import Places
 from fields.synthetic import make_network
 from fields.windows import StationSeries, WindowSpec
@@ -49,6 +49,7 @@ CALLS = [
     *((StationLift.between, {"stations": PLACES, "targets": target}) for target in (place(540, 0), place(6, 99999))),
     (StationLift.between, {"stations": place(540.0, 0.0), "targets": PLACES}),
     (StationLift.between, {"stations": place(6.0, 99999.0), "targets": PLACES}),
+    *((lift_to_store, {"source": "x", "target": "y", "workers": value}) for value in (-1, 1.5, 100_000, "4", True)),
     *((IngestOptions, {"trust": value}) for value in (("zz",), "zz", (3,))),
     *((IngestOptions, {"max_missing": value}) for value in (2, math.nan, -0.1, "1")),
     *((IngestOptions, {"training": value}) for value in (2, math.nan)),

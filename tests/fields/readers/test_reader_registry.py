@@ -87,7 +87,7 @@ def test_what_nobody_recognises_is_refused_with_what_it_is(tmp_path):
         readers.detect(tmp_path / "song.csv")
 
 
-@pytest.mark.parametrize("marks", [(".zgroup", "t/.zarray"), ("zarr.json",), ("mine.zarr/zarr.json", "mine.zarr/t/c/0")])
+@pytest.mark.parametrize("marks", [(".zgroup", "t/.zarray"), ("zarr.json",), ("m.zarr/zarr.json", "m.zarr/t/c/0")])
 def test_a_packed_store_is_refused_with_what_to_do(tmp_path, marks):
     with zipfile.ZipFile(tmp_path / "mine.zarr.zip", "w") as archive:
         for name in marks:
