@@ -129,8 +129,8 @@ def data_card(ds: xr.Dataset, *, path: Path | None = None) -> DataCard:
     gaps = 1 - np.mean(counted, axis=0) / max(times, 1) if counted else np.ones(ds.sizes["station"])
     order = np.argsort(-gaps, kind="stable")[:5]
     lat, lon, alt = (np.asarray(ds[c].values, float) for c in ("lat", "lon", "alt"))
-    known = alt[np.isfinite(alt)]
-    heights = (float(known.min()), float(np.median(known)), float(known.max())) if known.size else (np.nan,) * 3
+    finite = alt[np.isfinite(alt)]
+    heights = (float(finite.min()), float(np.median(finite)), float(finite.max())) if finite.size else (np.nan,) * 3
     stamps = [format_time(t, "minute") for t in ds["time"].values[[0, -1]]] if times else ["", ""]
     step = int(ds.attrs.get("step_seconds") or 0)
     return DataCard(

@@ -99,8 +99,8 @@ def test_the_card_of_one_station_with_rain_has_no_empty_figures(spoiled):
 def test_stations_without_an_altitude_do_not_hide_that_of_the_others(spoiled):
     heights = spoiled["alt"].values.astype(float)
     heights[0] = np.nan
-    known = heights[1:]
+    rest = heights[1:]
     card = data_card(spoiled.assign_coords(alt=("station", heights)))
-    assert card.altitude == (known.min(), np.median(known), known.max())
+    assert card.altitude == (rest.min(), np.median(rest), rest.max())
     nowhere = data_card(spoiled.assign_coords(alt=("station", heights * np.nan)))
     assert "altitude   unknown" in "\n".join(nowhere.lines())
