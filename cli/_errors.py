@@ -144,7 +144,7 @@ _KEY = re.compile(r"(?<![\w.-])(?<!--set )[a-z]+\.[a-z_]+=(?=\S)")
 _PROJECT = {"pde_ops", "fields", "stationpde", "cli"}
 _MACHINE_FAULTS = {
     errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.ENAMETOOLONG,
-    errno.ENOTDIR, errno.ELOOP,
+    errno.ENOTDIR, errno.ELOOP, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ETIMEDOUT,
 }  # fmt: skip
 
 

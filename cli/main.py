@@ -27,6 +27,7 @@ class Root(LazyGroup):
         console.configure(settings)
         extra.update(standalone_mode=False, prog_name="stationpde")
         with Boundary(rest) as boundary:
+            _refuse_empty(rest)
             returned = super().main(rest or ["--help"], **extra)
             boundary.exit_code = returned if isinstance(returned, int) else ExitCode.OK
             if returned == ExitCode.INTERRUPTED:
@@ -40,6 +41,14 @@ class Root(LazyGroup):
         for warning in warnings if os.environ.get("RANK", "0") == "0" else ():
             console.note(warning)
         return super().parse_args(ctx, words)
+
+
+def _refuse_empty(words: Sequence[str]) -> None:
+    """Refuse an empty word: an unset variable of a shell, which would be read as this folder or as the default."""
+    for before, word in zip(["", *words], words):
+        if not word.strip() or (word.startswith("--") and word.endswith("=") and word.count("=") == 1):
+            option = word.rstrip("=").strip() or (before if before.startswith("-") else "an argument")
+            raise typer.BadParameter("it is empty; is a variable of the shell unset?", param_hint=option)
 
 
 def _version(is_requested: bool) -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "read_regular",
     "read_table",
     "refuse_input",
+    "refuse_special",
     "scratch_beside",
     "scratches_of",
     "staged_file",
@@ -63,7 +64,7 @@ def as_path(value: object) -> Path:
     """
     if isinstance(value, str | os.PathLike):
         text = os.fspath(value)
-        if isinstance(text, str) and "\0" not in text and _can_be_encoded(text):
+        if isinstance(text, str) and text and "\0" not in text and _can_be_encoded(text):
             return Path(text)
     raise UsageError(
         f"a path is needed, not {type(value).__name__} {printable(repr(value)[:80])}", do="give the path as text"
@@ -113,7 +114,13 @@ def staged_file(target: Path) -> Iterator[Path]:
 
     The file is made durable before it is renamed, its directory entry afterwards. An error in the block leaves an older
     ``target`` as it was and no scratch file behind.
+
+    Raises
+    ------
+    UsageError
+        If the target is a device, a pipe or a socket.
     """
+    refuse_special(target)
     # A random name: as short for a long target as for a short one, and different for every writer.
     scratch = target.with_name(f".{uuid.uuid4().hex[:12]}.partial")
     try:
@@ -168,6 +175,7 @@ def publish(finished: Path, target: Path, *, replace: bool) -> None:
     Where the system has no exchange, the older one is first renamed aside, so that at every moment one of the two
     is whole.
     """
+    refuse_special(target)
     if target.exists():
         if not replace:
             raise UsageError(
@@ -186,16 +194,34 @@ def publish(finished: Path, target: Path, *, replace: bool) -> None:
     fsync_directory(target.parent)
 
 
+def refuse_special(target: Path) -> None:
+    """Refuse an output at a device, a pipe or a socket: renaming a file to ``/dev/null`` would replace the device.
+
+    A link is followed; a file, a folder and nothing at all may be written to or are refused elsewhere.
+
+    Raises
+    ------
+    UsageError
+    """
+    with machine_faults(target):
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise UsageError(
+                f"{printable(target)} is a device, a pipe or a socket, which a file does not replace", code="SPDE-D004",
+                do="choose another path",
+            )  # fmt: skip
+
+
 def refuse_input(target: str | os.PathLike[str] | None, *sources: object) -> None:
     """Refuse an output that would replace, or lie within, what the same command reads; ``--force`` does not change it.
 
     Raises
     ------
     UsageError
-        If the output is an input, holds one, or lies inside a store that is one.
+        If the output is an input, holds one, lies inside a store that is one, or is a device, a pipe or a socket.
     """
     if target is None:
         return
+    refuse_special(Path(target))
     with machine_faults(Path(target)):
         place = Path(target).resolve()
         for source in sources:

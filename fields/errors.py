@@ -8,6 +8,7 @@ known, ``do``: the command to type.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -27,10 +28,13 @@ __all__ = [
     "is_whole",
     "locate",
     "printable",
+    "require_processes",
 ]
 
 Severity = Literal["error", "warning", "notice"]
 
+# Processes side by side that any machine may be asked for; more only where it has as many cores.
+_PROCESSES = 16
 # Independent problems of one severity that are shown; the rest are counted.
 MOST_SHOWN = 20
 
@@ -61,6 +65,24 @@ def is_whole(value: object, least: int | None = None) -> bool:
 def is_finite_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number (no bool, no text) that is finite."""
     return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+
+
+def require_processes(count: object, option: str) -> None:
+    """Refuse a number of processes that a machine does not run side by side, before the first of them is started.
+
+    Raises
+    ------
+    UsageError
+        For no whole number from 0, or more than 16 and than there are cores.
+    """
+    cores, shown = os.cpu_count() or 1, printable(repr(count))[:40]
+    if not is_whole(count, 0):
+        what = f"a number of processes is a whole one from 0, not {shown}"
+    elif int(str(count)) > max(_PROCESSES, cores):
+        what = f"{shown} processes are more than this machine of {counted(cores, 'core')} runs side by side"
+    else:
+        return
+    raise UsageError(what, code="SPDE-D001", do=f"{option} {cores}")
 
 
 def locate(*parts: object, stations: Iterable[object] | None = None, out_of: int | None = None) -> str:

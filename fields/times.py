@@ -20,7 +20,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -73,6 +73,8 @@ _PART = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([A-Za-z]+)\s*")
 # Digits of a text of digits alone: a year, or year, month and day. Other numbers are counts of who knows what.
 _DIGITS_OF_DATES = (4, 8)
 _OUR_CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
+# Files of the zone database that are no clock, or that of the machine at hand: another machine reads other times.
+_NO_PLACES = ("localtime", "posixrules", "factory")
 _OFFSET = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 
 # The place of a problem for a message, or a function that determines it.
@@ -169,6 +171,8 @@ def parse_time(time: str | datetime | Time) -> int:
     """
     if isinstance(time, str):
         time = _parse_text(time)
+    if type(time) is date:
+        time = datetime(time.year, time.month, time.day)
     if time is None or isinstance(time, bool) or time != time:  # neither NaN nor NaT equals itself
         raise _not_a_time(time)
     if isinstance(time, datetime):  # a pandas Timestamp is one
@@ -354,7 +358,8 @@ class Zone:
             except (KeyError, ValueError, OSError):
                 pass
             else:
-                return cls(plain, None)
+                if plain.lower() not in _NO_PLACES and plain.split("/")[0] not in ("posix", "right"):
+                    return cls(plain, None)
         raise UsageError(
             f"'{printable(text)[:60]}' is not a time zone",
             code="SPDE-D110",

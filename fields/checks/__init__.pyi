@@ -3,6 +3,7 @@ from .neighbours import check_neighbours as check_neighbours
 from .network import check_coordinates as check_coordinates
 from .network import check_daily_cycle as check_daily_cycle
 from .network import check_pressure_profile as check_pressure_profile
+from .schema import require_numbers as require_numbers
 from .schema import validate as validate
 from .twins import are_at_one_place as are_at_one_place
 from .twins import twin_stations as twin_stations

@@ -16,7 +16,7 @@ import xarray as xr
 from fields.checks.network import check_coordinates, check_daily_cycle, check_pressure_profile
 from fields.checks.time_axis import check_times
 from fields.checks.values import Subject, check_values
-from fields.errors import ProblemReport, counted, locate, printable
+from fields.errors import DataError, ProblemReport, counted, locate, printable
 from fields.times import with_utc_times
 from fields.variables import STATE_VARIABLES, VARIABLES, PressureKind, cf_attributes, to_display, variable
 
@@ -98,6 +98,23 @@ def validate(ds: xr.Dataset, *, source: str = "", command: str | None = None) ->
     _check_content(report, ds, subject)
     _check_plausible(report, ds, subject, lat, lon, alt)
     return report
+
+
+def require_numbers(ds: xr.Dataset) -> None:
+    """Refuse variables of texts, objects, spans of time or complex numbers: a conversion would lose what they are.
+
+    Raises
+    ------
+    DataError
+        With the variable, its type and how to convert it.
+    """
+    for name in VARIABLES:
+        if name in ds and ds[name].dtype.kind not in "fiu":
+            raise DataError(
+                f"{name} is {ds[name].dtype}, not real numbers", code="SPDE-D010",
+                where=str(ds.attrs.get("source", "")) or None,
+                do=f'convert it: ds["{name}"] = ds["{name}"].astype("float32")',
+            )  # fmt: skip
 
 
 def _check_structure(report: ProblemReport, ds: xr.Dataset, where: str) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fields.constants import earth_radius
-from fields.errors import UsageError
+from fields.errors import UsageError, is_whole
 from fields.grid.geometry import (
     LARGEST_LATITUDE,
     LocalMetric,
@@ -57,7 +57,7 @@ class GridSpec:
                 f"got {self.south}, {self.north}, {self.west}, {self.east}",
                 code="SPDE-D074",
             )
-        if self.height < FEWEST_ROWS or self.width < FEWEST_COLUMNS:
+        if not (is_whole(self.height, FEWEST_ROWS) and is_whole(self.width, FEWEST_COLUMNS)):
             raise UsageError(
                 f"a grid needs at least {FEWEST_ROWS} rows and {FEWEST_COLUMNS} columns; "
                 f"got {self.height} and {self.width}",
@@ -102,6 +102,11 @@ class GridSpec:
         if least_cell_m > 0.0:
             most = int(np.radians(north - south) * earth_radius / least_cell_m) + 1
             height = min(height, max(most, FEWEST_ROWS))
+        if not is_whole(height) or not (width in ("metres", "degrees") or is_whole(width)):
+            raise UsageError(
+                f"a grid has a whole number of rows and columns, not {height!r} and {width!r}", code="SPDE-D075",
+                do='height=32, width="metres"',
+            )  # fmt: skip
         rows = max(height, FEWEST_ROWS) - 1
         if width == "metres":
             columns = round((east - west) * shrink / (north - south) * rows) + 1

@@ -171,7 +171,7 @@ def ingest_files(
         If the output is taken, being written, or cannot be written.
     """
     settings = options or IngestOptions()
-    path, target = Path(source), Path(output)
+    path, target = atomic.as_path(source), atomic.as_path(output)
     substitutes = substitutes_of(settings.missing)
     if not path.exists():
         raise UsageError(f"there is no file {printable(path)}", code="SPDE-D100", do="check the path")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fields.checks import are_at_one_place, twin_stations
+from fields.checks import are_at_one_place, require_numbers, twin_stations
 from fields.errors import DataError, UsageError, is_finite_number, is_whole
 from fields.grid import LocalMetric
 from fields.lift.folds import fold_estimates, folds_of, pinn_of_first_fold, two_weeks
@@ -173,6 +173,7 @@ def cross_validate(
     if folds and block_km:
         raise UsageError("a distance around single stations says nothing about folds of them", code="SPDE-D078",
                          do="leave out --block-km, or --folds and the method pinn")  # fmt: skip
+    require_numbers(ds)
     has_altitude = np.isfinite(ds["alt"].values)
     if not has_altitude.all():
         logger.warning("%d stations without altitude are left out", int((~has_altitude).sum()))
@@ -182,6 +183,7 @@ def cross_validate(
     sample = ds.isel(time=_of_folds(len(times), step, moments) if folds else scattered_times(len(times), step, moments))
     # A reference pressure in place of observations would be scored against the formula that it was computed by.
     scored = [n for n in STATE_VARIABLES if n != "p" or PressureKind.of(ds.attrs) != PressureKind.STANDARD_ATMOSPHERE]
+    sample = sample.transpose("time", "station", ...)
     values = {name: np.asarray(sample[name].values, np.float32) for name in scored if name in sample}
     values = {name: array for name, array in values.items() if np.isfinite(array).any()}
     stations = Places.from_dataset(ds)

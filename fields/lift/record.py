@@ -24,7 +24,7 @@ import xarray as xr
 
 from fields import atomic, store
 from fields.checks import are_at_one_place
-from fields.errors import DataError, ResourceError, UsageError, locate, printable
+from fields.errors import DataError, ResourceError, UsageError, locate, printable, require_processes
 from fields.grid import Elevation, GridSpec
 from fields.lift.altitude import station_altitude
 from fields.lift.capacity import require_capacity
@@ -135,6 +135,7 @@ def lift_to_store(
     """
     settings = settings or LiftSettings()
     settings = settings if pinn is None else replace(settings, method="detrended")
+    require_processes(0 if workers is None else workers, "--workers")
     atomic.refuse_input(target, source)
     ds = store.open_stations(source)
     names = _names(ds, variables)

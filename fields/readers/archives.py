@@ -35,7 +35,7 @@ from fields.readers.safety import (
 )
 from fields.readers.spreadsheets import refuse_spreadsheet
 
-__all__ = ["Member", "files_below", "members", "size_of", "tables_in"]
+__all__ = ["Member", "files_below", "members", "others_in", "size_of", "tables_in"]
 
 _HEAD = 1 << 16
 _DEEPEST = 4
@@ -168,9 +168,32 @@ def _damaged(label: str, what: str) -> DataError:
 
 
 def tables_in(folder: Path) -> list[Path]:
-    """List the tables and archives in a folder, sorted by name."""
-    endings = (*_TABLES, *_PACKED)
-    return [p for p in sorted(folder.iterdir()) if p.is_file() and p.name.lower().endswith(endings)]
+    """List the tables and archives in a folder, sorted by name; hidden files, as macOS adds them, are none.
+
+    Raises
+    ------
+    UsageError
+        If one that is called a table is a folder, a link to nothing, a pipe or a device: its stations would be missing.
+    """
+    tables = [p for p in sorted(folder.iterdir()) if _is_called_table(p)]
+    for path in tables:
+        if not path.is_file():
+            what = "a folder" if path.is_dir() else "a link to nothing" if not path.exists() else "no regular file"
+            raise UsageError(
+                f"{printable(path)} is {what}, not a table", code="SPDE-D100",
+                do="put the file itself there, or move that entry out of the folder",
+            )  # fmt: skip
+    return tables
+
+
+def others_in(folder: Path) -> list[str]:
+    """List the names in a folder that are not read as tables; hidden ones and column maps are left out."""
+    others = [p for p in sorted(folder.iterdir()) if not _is_called_table(p) and p.suffix != ".toml"]
+    return [f"{p.name}/" if p.is_dir() else p.name for p in others if not p.name.startswith(".")]
+
+
+def _is_called_table(path: Path) -> bool:
+    return not path.name.startswith(".") and path.name.lower().endswith((*_TABLES, *_PACKED))
 
 
 def files_below(path: Path) -> list[Path]:

@@ -223,7 +223,8 @@ class Decoder:
     # ---- tables ---------------------------------------------------------------------------------------------------
 
     def rows(self, table: pa.Table, offset: int) -> ParsedBlock:
-        """Decode a table whose columns are called ``c<position>``."""
+        """Decode a table whose columns are called ``c<position>``; rows without any content at its end are none."""
+        table = _without_empty_end(table)
         total = table.num_rows
         times = self._clock.read(table, offset)
         time, later, keep = times.seconds, times.later, times.keep
@@ -399,6 +400,18 @@ class Decoder:
             if "_" in cell:  # Python reads 1_000 as a number, no table means it
                 return values, missing, i
         return values, missing, -1
+
+
+def _without_empty_end(table: pa.Table) -> pa.Table:
+    """Cut off rows at the end whose cells are all empty: a spreadsheet saves such as ``,,,,``."""
+    left = table.num_rows
+    while left and all(_is_empty(column[left - 1].as_py()) for column in table.columns):
+        left -= 1
+    return table.slice(0, left) if left < table.num_rows else table
+
+
+def _is_empty(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, str) and not cell.strip()) or cell != cell
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fields.errors import DataError, ProblemReport, counted, locate, printable
-from fields.readers.archives import Member, members, size_of
+from fields.readers.archives import Member, members, others_in, size_of
 from fields.readers.column_map import ColumnMap
 from fields.readers.csv_text import TextLayout, blocks, examine
 from fields.readers.date_order import UndecidedOrder
@@ -192,7 +192,7 @@ class _Reading:
             layout, decoder = plain_layout(member), self.lines.decoder(member, self.column_map)
             self.tally.seen |= self.column_map.variables.keys()
         else:
-            layout = examine(member, self.column_map.text)
+            layout = self._examined(member)
             decoder = self._decoder(layout.columns, member, layout)
         if self.column_map.stations.source == "header":
             self.listed = header_station(layout, self.column_map)
@@ -211,6 +211,16 @@ class _Reading:
         finally:
             if member.path is not None:
                 stream.close()
+
+    def _examined(self, member: Member) -> TextLayout:
+        try:
+            return examine(member, self.column_map.text)
+        except DataError as problem:
+            if self.path.is_dir() and problem.code in ("SPDE-D121", "SPDE-D122"):
+                folder, other = printable(self.path.name), problem.do
+                problem.do = f"move {member.label} out of the folder {folder}, if it is no table of observations"
+                problem.do += f"; else {other}" if other else ""
+            raise
 
     def _decoder(self, columns: Any, member: Member, layout: TextLayout | None = None) -> Decoder:
         try:
@@ -364,6 +374,11 @@ def _require_one_clock(path: Path, tally: _Tally, declared: str | None, work: Wo
 def _report(path: Path, tally: _Tally, roster: Roster) -> ProblemReport:
     report = ProblemReport()
     label = printable(path.name)
+    others = others_in(path) if path.is_dir() else []
+    if others:
+        shown = ", ".join(map(printable, others[:5])) + (", …" if len(others) > 5 else "")
+        report.notice("SPDE-D107", f"not read: {shown}", where=label,
+                      do="give a folder inside by itself; unpack what is packed in another way")  # fmt: skip
     if tally.late:
         last = format_time(max(tally.late.values()))
         report.warning("SPDE-D112", f"reports dated in the future are ignored, up to {last} UTC",

@@ -15,9 +15,10 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from fields.errors import DataError, UsageError, printable
-from fields.readers.safety import file_kind, kind_in_words, open_binary, read_npy_header, shown
+from fields.readers.safety import check_zip, file_kind, kind_in_words, open_binary, read_npy_header, shown
 from fields.readers.source import ReadOptions, Source, Workspace
 from fields.readers.spreadsheets import ENDINGS, refuse_spreadsheet
+from fields.readers.zarr_metadata import METADATA_FILES
 
 __all__ = ["GROUP", "Reader", "detect", "names", "reader"]
 
@@ -107,6 +108,19 @@ def _other_form(path: Path) -> str:
     return "save it as CSV, parquet, npz or CF NetCDF"
 
 
+def _refuse_packed_store(path: Path) -> None:
+    """Refuse a zarr store in a zip archive, of which no member is a table."""
+    if file_kind(path) != "zip":
+        return
+    with open_binary(path) as file:
+        archive = check_zip(file, shown(path), 1 << 62)
+        if any(Path(name).name in METADATA_FILES for name in archive.namelist()):
+            raise DataError(
+                f"{shown(path)} is a zarr store that is packed, which is not read", code="SPDE-D107",
+                do="unpack it, and give the folder that holds zarr.json or .zgroup",
+            )  # fmt: skip
+
+
 def detect(path: Path) -> Reader:
     """Choose the reader that recognises a source most surely.
 
@@ -117,6 +131,7 @@ def detect(path: Path) -> Reader:
     """
     if path.is_file():
         refuse_spreadsheet(path)
+        _refuse_packed_store(path)
     best, sure = None, 0
     for name in names():
         try:

@@ -118,7 +118,10 @@ def unreadable(label: str, problem: BaseException) -> DataError:
         return DataError(
             f"{label}: {reason_of(problem)}", code="SPDE-D101", do="write it again with numbers and plain texts alone"
         )
-    return DataError(f"{label} cannot be read: {reason_of(problem)}", code="SPDE-D103")
+    return DataError(
+        f"{label} cannot be read: {reason_of(problem)}", code="SPDE-D103",
+        do="fetch it again from its source, or write it again as CF NetCDF",
+    )  # fmt: skip
 
 
 def open_binary(path: Path) -> IO[bytes]:

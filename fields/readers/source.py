@@ -15,7 +15,7 @@ import numpy as np
 from fields.errors import ProblemReport, UsageError, is_whole, printable
 from fields.readers.axis import Axis
 from fields.readers.safety import DEFAULT_MAX_BYTES
-from fields.times import format_span
+from fields.times import Zone, format_span
 from fields.variables import PressureKind
 
 __all__ = ["Command", "Network", "Progress", "ReadOptions", "Source", "Workspace"]
@@ -94,6 +94,8 @@ class ReadOptions:
             if value is not None and not is_whole(value, 1):
                 do = "--step 1h" if name == "step" else "--every 2"
                 raise UsageError(f"--{name} must be larger than 0, not {value!r}", code="SPDE-D001", do=do)
+        if self.zone is not None:
+            Zone.parse(self.zone)
 
     @property
     def pressure_kind(self) -> PressureKind | None:

@@ -24,6 +24,8 @@ __all__ = ["BlockTimes", "TimeColumns", "as_text"]
 Array = np.ndarray[Any, Any]
 _FIRST, _END = (int(t) for t in to_seconds(np.asarray(ERA)))
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
+# Written as ISO times are; what cannot be read is then out of range, as 31 February, 24:30 or a leap second.
+_ISO_SHAPE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d+)?(?:Z|[+-]\d{2}:?\d{2})?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +123,15 @@ class TimeColumns:
         if form.order is not None and fitting:
             where += f"; it fits {' or '.join(DATE_ORDERS[o] for o in fitting)}"
             do = f"correct this date, or the order of dates: --date-order {fitting[0]}"
+        elif "iso" in form.formats and _ISO_SHAPE.fullmatch(text):
+            do = f"correct the time in {place} of the file, or remove that row: no calendar and clock show it"
         elif readings := two_readings(text):
             where, do = readings, f'{do}: format = "unix" or "%Y%m%d%H"'
         elif _NUMBER.fullmatch(text):
             do += ': format = "unix" (seconds since 1970), "unix-ms" or "excel" (days of a spreadsheet)'
         # The texts of several columns are joined by a blank, and so are their names.
+        if not text:
+            do = f"fill in the time in {place} of the file, or remove that row"
         headings = {" ".join(names).casefold() for names in product(*form.columns)}
         if text.strip().casefold() in headings:
             do = f"remove the repeated heading in {place} from the file, and type the same command again"
@@ -135,7 +141,8 @@ class TimeColumns:
     def _require_times(self, column: Any, offset: int) -> None:
         if column.null_count:
             empty = np.flatnonzero(np.asarray(column.is_null()))
-            raise DataError(f"{self.label} {self.place(offset, int(empty[0]))}: there is no time", code="SPDE-D010")
+            raise DataError(f"{self.label} {self.place(offset, int(empty[0]))}: there is no time", code="SPDE-D010",
+                            do="fill in the time, or remove that row from the file")  # fmt: skip
 
     def _utc(self, seconds: Array, aware: Array, offset: int) -> tuple[Array, Array]:
         if aware.all():

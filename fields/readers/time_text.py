@@ -34,8 +34,9 @@ _COUNTS = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
 _LIKE_YEARS = r"^(?:19|20|21)\d{8}$"
 _CALENDARS = {8: "ymd", 12: "ymdHM", 14: "ymdHMS"}
 _FIRST, _END = (int(t) for t in to_seconds(np.asarray(ERA)))
-# Midnight at the end of a day, as some networks write it.
-_MIDNIGHT = r"([ T]|^\d{8})24(:?00(?::?00(?:\.0+)?)?)(\D.*)?$"
+# Midnight at the end of a day, as some networks write it; in a format without minutes, hours that run from 1 to 24.
+_MIDNIGHT = r"([ T]|^\d{8})24(:?00(?::?00(?:\.0+)?)?| 00?)(\D.*)?$"
+_HOUR_24 = r"([ T]|^\d{8})24()(\D.*)?$"
 # 1 January 1970 in days of a spreadsheet.
 _EXCEL = 25_569
 _WIDTHS = {"Y": r"\d{4}", "y": r"\d{2}", "d": r"(?P<day>\d{1,2})"}
@@ -228,14 +229,16 @@ def _end_of_day(
     texts: pa.Array, left: Array, seconds: Array, aware: Array, formats: tuple[str, ...], order: str | None
 ) -> None:
     """Read 24:00, which ends a day, as the first moment of the next; ``seconds`` and ``aware`` are filled in."""
-    rest = texts.take(pa.array(left))
-    ends = left[np.asarray(pc.match_substring_regex(rest, _MIDNIGHT))]
-    if ends.size == 0:
-        return
-    morning = pc.replace_substring_regex(texts.take(pa.array(ends)), _MIDNIGHT, r"\100\2\3")
-    begins, zoned, _ = _by_formats(morning, formats, order)
-    seconds[ends] = np.where(begins == UNPARSED, UNPARSED, begins + DAY)
-    aware[ends] = zoned
+    of_hours = tuple(form for form in formats if "%H" in form and "%M" not in form)
+    for pattern, fitting in ((_MIDNIGHT, formats), (_HOUR_24, of_hours)):
+        rest = texts.take(pa.array(left))
+        ends = left[np.asarray(pc.match_substring_regex(rest, pattern))]
+        if ends.size == 0 or not fitting:
+            continue
+        morning = pc.replace_substring_regex(texts.take(pa.array(ends)), pattern, r"\100\2\3")
+        begins, zoned, _ = _by_formats(morning, fitting, order)
+        seconds[ends] = np.where(begins == UNPARSED, UNPARSED, begins + DAY)
+        aware[ends] = zoned
 
 
 def _filled(numbers: pa.Array, divisor: int = 1) -> Array:

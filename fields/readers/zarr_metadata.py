@@ -171,4 +171,6 @@ def _plan(
 ) -> ArrayPlan:
     if len(shape) != len(chunk):
         raise Refusal("it claims a shape or chunks that no array has")
+    if any(length > 0 and piece == 0 for length, piece in zip(shape, chunk)):
+        raise Refusal("its chunks have no length")
     return ArrayPlan(shape, chunk, item, is_text, stages)

@@ -73,23 +73,26 @@ class DataCard:
     def lines(self) -> list[str]:
         """Return the card for people, as lines."""
         low, middle, high = self.altitude
+        apart = f", typically {self.spacing_km:.0f} km apart" if self.spacing_km == self.spacing_km else ""
+        heights = f"{low:.0f} to {high:.0f} m, median {middle:.0f} m" if middle == middle else "unknown"
+        width = 1 + max([5, *(len(v.name) for v in self.variables)])
         out = [
             printable(self.title or self.source or "station record"),
             f"  source     {printable(self.source)} (reader {printable(self.reader)}), pressure: {self.pressure_kind}",
-            f"  stations   {self.stations:,}, typically {self.spacing_km:.0f} km apart; latitude "
+            f"  stations   {self.stations:,}{apart}; latitude "
             f"{self.latitude[0]:.2f} to {self.latitude[1]:.2f}, longitude {self.longitude[0]:.2f} to "
             f"{self.longitude[1]:.2f}",
-            f"  altitude   {low:.0f} to {high:.0f} m, median {middle:.0f} m",
+            f"  altitude   {heights}",
             f"  times      {self.times:,} from {self.first} to {self.last} UTC, "
             f"every {format_span(self.step_seconds, ' ')}",
         ]
         if self.fingerprint:
             out.append(f"  store      {self.bytes_on_disk / 1e6:.1f} MB, fingerprint {self.fingerprint[:12]}")
         columns = "".join(f"{head:>9}" for head in ("missing", "flagged", "lowest", "1 %", "median", "99 %", "highest"))
-        out += ["", f"  {'':<6}{'unit':<6}{columns}"]
+        out += ["", f"  {'':<{width}}{'unit':<6}{columns}"]
         for v in self.variables:
             cells = "".join(f"{x:>9.1f}" for x in (v.low, v.p01, v.median, v.p99, v.high))
-            out.append(f"  {v.name:<6}{v.unit:<6}{v.missing:>9.1%}{v.flagged:>9.2%}{cells}")
+            out.append(f"  {v.name:<{width}}{v.unit:<6}{v.missing:>9.1%}{v.flagged:>9.2%}{cells}")
         failed = [
             f"{v.name}: " + ", ".join(f"{k} {n:,}" for k, n in v.flags.items() if n)
             for v in self.variables
@@ -126,6 +129,8 @@ def data_card(ds: xr.Dataset, *, path: Path | None = None) -> DataCard:
     gaps = 1 - np.mean(counted, axis=0) / max(times, 1) if counted else np.ones(ds.sizes["station"])
     order = np.argsort(-gaps, kind="stable")[:5]
     lat, lon, alt = (np.asarray(ds[c].values, float) for c in ("lat", "lon", "alt"))
+    finite = alt[np.isfinite(alt)]
+    heights = (float(finite.min()), float(np.median(finite)), float(finite.max())) if finite.size else (np.nan,) * 3
     stamps = [format_time(t, "minute") for t in ds["time"].values[[0, -1]]] if times else ["", ""]
     step = int(ds.attrs.get("step_seconds") or 0)
     return DataCard(
@@ -133,7 +138,7 @@ def data_card(ds: xr.Dataset, *, path: Path | None = None) -> DataCard:
         reader=str(ds.attrs.get("reader", "")), stations=ds.sizes["station"], times=times, first=stamps[0],
         last=stamps[1], step_seconds=step, pressure_kind=PressureKind.of(ds.attrs),
         latitude=(float(lat.min()), float(lat.max())), longitude=_longitudes(lon),
-        altitude=(float(alt.min()), float(np.median(alt)), float(alt.max())), spacing_km=_spacing(lat, lon),
+        altitude=heights, spacing_km=_spacing(lat, lon),
         variables=tuple(tallies[name].card(times) for name in names),
         complete_stations=int((gaps < 0.05).sum()),
         worst_stations=tuple((str(ds["station"].values[i]), float(gaps[i])) for i in order if gaps[i] >= 0.05),

@@ -20,7 +20,7 @@ from fields.constants import Omega, earth_radius
 from fields.derive import relative_humidity, station_pressure
 from fields.errors import UsageError, is_whole
 from fields.synthetic.relief import Site, choose_sites, make_relief
-from fields.times import DAY
+from fields.times import DAY, parse_time, to_datetime64
 from fields.variables import PressureKind, cf_attributes
 
 __all__ = ["make_network", "write_network"]
@@ -95,9 +95,12 @@ def make_network(
             f"{days!r}",
             code="SPDE-D150", do="make_network(stations=64, days=90)",
         )  # fmt: skip
-    rng = np.random.default_rng(seed)
+    if not is_whole(seed, 0):
+        raise UsageError(f"a seed is a whole number from 0, not {seed!r}", code="SPDE-D150",
+                         do="make_network(stations=64, days=90, seed=0)")  # fmt: skip
+    rng = np.random.default_rng(int(seed))
     sites = choose_sites(make_relief(), stations, rng)
-    times = np.datetime64(start, "ns") + np.arange(days * 24) * np.timedelta64(1, "h")
+    times = to_datetime64(parse_time(start)) + np.arange(days * 24) * np.timedelta64(1, "h")
     values = _weather(sites, times, rng)
     observed = {n: _measured(n, x, rng) for n, x in values.items()}
     attrs: dict[str, Any] = {

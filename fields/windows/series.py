@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from fields import derive
+from fields.checks import require_numbers
 from fields.errors import DataError, ProblemReport, UsageError, counted, is_whole, locate
 from fields.ingest import substitutes_of
 from fields.places import Places
@@ -207,8 +208,9 @@ def with_state_variables(ds: xr.Dataset, substitutes: frozenset[str]) -> xr.Data
     Raises
     ------
     DataError
-        If a variable is missing and cannot be derived.
+        If a variable is missing and cannot be derived, or holds something other than real numbers.
     """
+    require_numbers(ds)
     if not {"u", "v"} <= set(ds.data_vars) and {"ff", "dd"} <= set(ds.data_vars):
         ds = derive.with_wind(ds)
     if "rh" not in ds and {"t", "td"} <= set(ds.data_vars):

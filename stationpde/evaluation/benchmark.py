@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fields import atomic
+from fields.errors import require_processes
 from fields.progress import Tracker
 from stationpde.data import Quality, WindowSource
 from stationpde.errors import FieldsError, Interrupted, UsageError
@@ -234,6 +235,7 @@ def run_benchmark(
     """
     if plan.leave_out:
         left_out_numbers(series.stations, plan.leave_out)  # refuse an impossible share before anything is computed
+    require_processes(plan.jobs, "--jobs")
     atomic.write_probe(plan.out)
     with StopRequest(plan.max_seconds) as stop:
         deadline = None if plan.max_seconds is None else time.monotonic() + plan.max_seconds

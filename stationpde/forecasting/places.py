@@ -5,6 +5,7 @@ A station that was moved since training is forecast where the observations say i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from fields import atomic
-from fields.errors import DataError, printable
+from fields.errors import DataError, counted, printable
 from fields.grid import check_places
 from fields.lift import bilinear_weights, read_points
 from fields.variables import COORDINATES
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from stationpde.model import StationPDEModel
 
 __all__ = ["merge_stations", "read_stations", "with_altitudes"]
+
+_SAME_ALTITUDE = 100.0
+"""Metres up to which a requested place and the station of its name may differ."""
 
 
 def merge_stations(trained: Stations, observed: Stations, requested: Stations | None = None) -> Stations:
@@ -41,6 +45,12 @@ def merge_stations(trained: Stations, observed: Stations, requested: Stations | 
                 where=f"{place[0]:.4f}, {place[1]:.4f} requested, {table[name][0]:.4f}, {table[name][1]:.4f} observed",
                 do="give the new station a name of its own",
             )  # fmt: skip
+        if name in table and abs(table[name][2] - place[2]) > _SAME_ALTITUDE:  # one that is not known is not larger
+            raise DataError(
+                f"station '{printable(name)}' stands at another altitude in the observations", code="SPDE-T096",
+                where=f"{place[2]:.0f} m requested, {table[name][2]:.0f} m observed",
+                do="give the new station a name of its own, or leave its altitude empty",
+            )  # fmt: skip
         table.setdefault(name, place)
     lat, lon, alt = (np.array(column, np.float64) for column in zip(*table.values(), strict=True))
     check_places(lat, lon)
@@ -54,9 +64,23 @@ def read_stations(source: Any) -> Stations | None:
     ----------
     source : a CSV or a data frame with ``lat, lon`` and, where known, ``alt`` and ``name``; `Stations`; a dataset;
         None for no further places.
+
+    Raises
+    ------
+    UsageError, DataError
+        If there is no such file, a column is missing, or a name is there twice.
     """
-    if source is None or isinstance(source, Stations):
-        return source
+    stations = source if source is None or isinstance(source, Stations) else _read(source)
+    twice = [name for name, count in Counter(stations.id if stations is not None else ()).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"the places name {counted(len(twice), 'station')} twice: {', '.join(map(printable, twice[:5]))}",
+            code="SPDE-D033", do="give each place a name of its own",
+        )  # fmt: skip
+    return stations
+
+
+def _read(source: Any) -> Stations:
     if isinstance(source, xr.Dataset):
         _require_columns(source.variables, ("station", "lat", "lon", "alt"))
         return Stations.from_dataset(source)
@@ -68,10 +92,7 @@ def read_stations(source: Any) -> Stations | None:
     path = atomic.as_path(source)
     if not path.is_file():
         raise UsageError(f"there is no file {path}", code="SPDE-T090", do="give a CSV with lat, lon, alt and name")
-    stations = read_points(path)
-    if len(set(stations.id)) < len(stations):
-        raise DataError(f"{printable(path.name)} names a station twice", code="SPDE-D033")
-    return stations
+    return read_points(path)
 
 
 def _require_columns(present: Any, needed: Sequence[str]) -> None:

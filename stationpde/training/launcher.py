@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from fields.errors import require_processes
 from stationpde.errors import ResourceError
 
 __all__ = ["MAX_RESTARTS", "Outcome", "launch", "launched_by", "report_outcome", "sign_in"]
@@ -72,9 +73,12 @@ def launch(arguments: Sequence[str], nproc: int, *, max_restarts: int = MAX_REST
 
     Raises
     ------
+    UsageError
+        If there are more ranks than the machine can run.
     ResourceError
         If the ranks died more often than they may be restarted.
     """
+    require_processes(nproc, "--nproc")
     with tempfile.TemporaryDirectory(prefix="stationpde-ranks-") as name:
         folder = Path(name)
         environment = {**os.environ, _FOLDER: name, _LAUNCHER: str(os.getpid())}

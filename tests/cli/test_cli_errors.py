@@ -25,6 +25,7 @@ class Diverged(Exception):
         (Diverged("loss is NaN"), "SPDE-T001", ExitCode.DIVERGED),
         (typer.BadParameter("no"), "SPDE-X001", ExitCode.USAGE),
         (OSError(errno.ENOSPC, "no space left"), "SPDE-X002", ExitCode.RESOURCE),
+        (OSError(errno.EIO, "input/output error"), "SPDE-X002", ExitCode.RESOURCE),
         (MemoryError(), "SPDE-X003", ExitCode.RESOURCE),
         (KeyboardInterrupt(), "SPDE-X004", ExitCode.INTERRUPTED),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), "SPDE-X005", ExitCode.RESOURCE),

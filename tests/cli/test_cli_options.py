@@ -128,3 +128,32 @@ def test_a_name_with_two_values_is_refused(stationpde, line, option):
 
 def test_a_name_with_one_value_twice_is_taken(stationpde):
     assert stationpde("config", "show", "--set", "train.epochs=2", "--set", "train.epochs=2")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        (["forecast", "run", "--obs", ""], "--obs"), (["data", "ingest", "x.csv", "-o", "  "], "-o"),
+        (["data", "ingest", "x.csv", "-o", "o.zarr", "--time-zone="], "--time-zone"),
+        (["train", "", "--run", "r"], "an argument"),
+    ],
+)  # fmt: skip
+def test_an_empty_word_is_refused_and_not_read_as_this_folder(stationpde, line, option):
+    code, _, err = stationpde(*line)
+    assert code == 2
+    assert f"{option}: it is empty; is a variable of the shell unset?" in err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["field", "lift", "demo", "o.zarr", "--workers", "100000"],
+        ["train", "demo", "--run", "r", "--nproc", "100000"],
+        ["benchmark", "demo", "--models", "persistence", "-o", "b", "--jobs", "100000"],
+    ],
+)
+def test_more_processes_than_a_machine_runs_are_refused_before_the_first(stationpde, tmp_path, monkeypatch, line):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = stationpde(*line)
+    assert code == 2
+    assert "100000 processes are more than this machine" in err

@@ -2,11 +2,12 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
 from fields import atomic
-from fields.errors import ResourceError
+from fields.errors import ResourceError, UsageError
 
 
 def names(folder):
@@ -66,3 +67,30 @@ def test_a_full_disk_is_reported_with_what_to_do(tmp_path):
     with pytest.raises(ResourceError, match="no room") as refused, atomic.machine_faults(target):
         _write_through_a_fault(target, full)
     assert refused.value.code == "SPDE-D060" and names(tmp_path) == []
+
+
+def test_a_pipe_is_not_replaced_by_what_is_written_to_its_name(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "link.csv").symlink_to("pipe.csv")
+    (tmp_path / "built").mkdir()
+    for name in ("pipe.csv", "link.csv"):
+        for write in (
+            lambda target: atomic.write_file(target, b"new"),
+            lambda target: atomic.publish(tmp_path / "built", target, replace=True),
+            lambda target: atomic.refuse_input(target),
+        ):
+            with pytest.raises(UsageError, match="a device, a pipe or a socket, which a file does not replace"):
+                write(tmp_path / name)
+    assert (tmp_path / "pipe.csv").is_fifo() and (tmp_path / "link.csv").is_symlink()
+    assert names(tmp_path) == ["built", "link.csv", "pipe.csv"]
+
+
+def test_a_device_is_not_replaced():
+    with pytest.raises(UsageError, match="a device"):
+        atomic.write_file(Path("/dev/null"), b"new")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_an_empty_text_is_no_path():
+    with pytest.raises(UsageError, match="a path is needed"):
+        atomic.as_path("")

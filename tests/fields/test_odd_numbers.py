@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fields.errors import FieldsError
+from fields.grid import GridSpec
 from fields.ingest import IngestOptions
-from fields.lift import LiftSettings, StationLift, altitude_weight, cross_validate
+from fields.lift import LiftSettings, StationLift, altitude_weight, cross_validate, lift_to_store
 from fields.places import Places
 from fields.synthetic import make_network
 from fields.windows import StationSeries, WindowSpec
@@ -20,6 +21,12 @@ def place(lon: float, alt: float) -> Places:
     return Places(("x",), [44.2], [lon], [alt])
 
 
+def of_type(dtype: str):
+    """Return the network with temperatures of another type."""
+    return NETWORK.assign(t=NETWORK["t"].astype(dtype))
+
+
+SITES = {"lat": PLACES.lat, "lon": PLACES.lon}
 CALLS = [
     *((LiftSettings, {"power": value}) for value in (math.nan, math.inf, "1", None, 0)),
     *((LiftSettings, {"k": value}) for value in (1.5, True, "3", math.nan, 0)),
@@ -30,12 +37,19 @@ CALLS = [
     *((cross_validate, {"ds": NETWORK, "block_km": value}) for value in (-1.0, math.nan, "9")),
     *((make_network, {"stations": value}) for value in (0, -1, 1.5, "x", 10**9)),
     *((make_network, {"stations": 3, "days": value}) for value in (0, -1, 1.5, 10**9)),
+    *((make_network, {"stations": 3, "days": 1, "seed": value}) for value in (-1, 1.5, None, True, "0")),
+    *((make_network, {"stations": 3, "days": 1, "start": value}) for value in ("soon", None, "2023-13-01")),
+    *((GridSpec.around, {**SITES, "height": value}) for value in (math.nan, 2.5, "8", None, True)),
+    *((GridSpec.around, {**SITES, "width": value}) for value in ("metre", 7.5, None)),
+    *((StationSeries.from_dataset, {"ds": of_type(kind)}) for kind in ("complex64", "timedelta64[s]", "U8", "O")),
+    *((cross_validate, {"ds": of_type(kind), "moments": 1}) for kind in ("complex64", "timedelta64[s]", "bool")),
     *((StationSeries.from_dataset, {"ds": NETWORK, "step": value}) for value in (-3600, "3h", 0, 1.5, True)),
     *((WindowSpec, {"history": a, "horizon": b}) for a, b in ((1.5, 2), ("1", 2), (1, True), (2, math.nan))),
     (Places, {"id": ("a",), "lat": ["north"], "lon": [1.0], "alt": [0.0]}),
     *((StationLift.between, {"stations": PLACES, "targets": target}) for target in (place(540, 0), place(6, 99999))),
     (StationLift.between, {"stations": place(540.0, 0.0), "targets": PLACES}),
     (StationLift.between, {"stations": place(6.0, 99999.0), "targets": PLACES}),
+    *((lift_to_store, {"source": "x", "target": "y", "workers": value}) for value in (-1, 1.5, 100_000, "4", True)),
     *((IngestOptions, {"trust": value}) for value in (("zz",), "zz", (3,))),
     *((IngestOptions, {"max_missing": value}) for value in (2, math.nan, -0.1, "1")),
     *((IngestOptions, {"training": value}) for value in (2, math.nan)),

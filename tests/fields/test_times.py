@@ -1,6 +1,6 @@
 """Times and spans: read as people write them, written for people, files and machines."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
 import pandas as pd
@@ -156,3 +156,7 @@ def test_calendars_other_than_ours_are_refused_by_name():
     assert times.utc_seconds(np.array([cftime.DatetimeGregorian(2023, 7, 5, 12)], dtype=object)).tolist() == [NOON]
     with pytest.raises(DataError, match="360_day"):
         times.utc_seconds(np.array([cftime.Datetime360Day(2023, 7, 5, 12)], dtype=object))
+
+
+def test_a_day_of_python_is_its_first_moment():
+    assert parse_time(date(2023, 7, 5)) == NOON - 12 * 3600

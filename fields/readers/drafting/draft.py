@@ -15,7 +15,7 @@ from fields.readers.drafting.cells import look_at
 from fields.readers.drafting.names import named
 from fields.readers.drafting.places import PlaceGuess, columns_of_places, guess_places
 from fields.readers.drafting.sample import Sample, read_sample
-from fields.readers.drafting.times import guess_times
+from fields.readers.drafting.times import called_times, guess_times
 from fields.readers.drafting.variables import guess_variables, marks_of
 from fields.readers.drafting.write import map_text
 from fields.readers.safety import DEFAULT_MAX_BYTES
@@ -64,7 +64,7 @@ def draft_map(
     cells = [look_at(column, decimal) for column in sample.cells]
     times = guess_times(names, sample.cells)
     if times is None:
-        raise _no_time(path, sample, columns_of_places(names, cells))
+        raise _no_time(path, sample, columns_of_places(names, cells), called_times(names))
     places = guess_places(sample, names, cells, listed)
     variables, notes = guess_variables(names, cells, sample.cells, {*times.columns, *places.read})
     if all(guess.is_empty for guess in variables.values()):
@@ -80,9 +80,16 @@ def draft_map(
     return Draft(text, tuple(n for n, guess in variables.items() if not guess.is_empty), unsure, command)
 
 
-def _no_time(path: Path, sample: Sample, places: dict[str, int]) -> DataError:
+def _no_time(path: Path, sample: Sample, places: dict[str, int], times: list[int]) -> DataError:
     """Build the error for a table without times, which may be a list of stations."""
     where = f"its columns are {', '.join(printable(c)[:40] for c in sample.columns[:12])}"
+    if times:
+        seen = ", ".join(f"{sample.columns[i]} = {next((c for c in sample.cells[i] if c), '')}" for i in times[:3])
+        return DataError(
+            f"{sample.label} has no column that was recognised as a time with its hour", code="SPDE-D124",
+            where=printable(seen)[:160], do="write each time in one column, as 2024-01-13T05:00; or write the map by "
+            "hand: `stationpde data where table` shows one",
+        )  # fmt: skip
     if {"lat", "lon"} <= places.keys():
         return DataError(
             f"{sample.label} is a list of stations: it has positions and no times", code="SPDE-D124", where=where,

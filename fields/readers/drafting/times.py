@@ -13,7 +13,7 @@ from fields.readers.drafting.names import Name, is_called
 from fields.readers.time_text import parse_times
 from fields.times import DATE_ORDERS
 
-__all__ = ["TimeGuess", "guess_times"]
+__all__ = ["TimeGuess", "called_times", "guess_times"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ _PARTS = {
     "M": _set("mi min minute minuten minuto mn"),
 }
 _LOCAL = _set("cest cet cst edt est local localtime lst lt mesz mez mst pst")
+_LAST_HOUR = re.compile(r"[ T]24(?:h| UTC|:?00(?::00)?| 00?)?$")
 # Formats of a whole time by what its text looks like; the first that fits every text is taken.
 _FORMS = (
     (r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*", "iso"),
@@ -178,7 +179,14 @@ def _read(
         unsure.append('the name says local time: give its zone, as "Europe/Paris" or "UTC-3"')
     elif zone is None and not aware:
         unsure.append("nothing says whose clock this is: UTC is taken unless `zone` says otherwise")
+    if any(_LAST_HOUR.search(text) for text in texts):
+        unsure.append("hours run to 24, which is read as the first moment of the next day")
     return TimeGuess(columns, form, order, zone, aware, unsure)
+
+
+def called_times(names: Sequence[Name]) -> list[int]:
+    """Return the columns whose names are those of a time, a day or an hour, whatever they hold."""
+    return [i for i, name in enumerate(names) if any(is_called(name, words) for words in (_WHOLE, _DATE, _CLOCK))]
 
 
 def _texts(cells: Sequence[str]) -> list[str]:

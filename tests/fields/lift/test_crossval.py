@@ -150,3 +150,9 @@ def test_a_network_in_a_single_point_is_not_sent_to_smaller_blocks():
     with pytest.raises(DataError, match="all 6 stations stand at one place") as caught:
         cross_validate(ds, ["idw"])
     assert "--block-km" not in caught.value.do and "latitude" in caught.value.do
+
+
+def test_the_order_of_the_dimensions_does_not_matter(month):
+    part = month.isel(time=slice(0, 30), station=slice(0, 8))
+    scores = [cross_validate(ds, ["idw"]).to_dict() for ds in (part, part.transpose("station", "time"))]
+    assert scores[0] == scores[1]

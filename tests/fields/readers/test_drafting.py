@@ -176,6 +176,24 @@ WRONG = {
 }  # fmt: skip
 
 
+def test_hours_from_1_to_24_are_drafted_and_read(tmp_path):
+    rows = ["station,date,hour,lat,lon,alt,t"]
+    rows += [f"A,2021-06-{1 + h // 24:02d},{h % 24 + 1},45,5,200,{10 + h % 7}" for h in range(48)]
+    (tmp_path / "o.csv").write_text("\n".join(rows) + "\n")
+    draft, result = ingest_by_draft(tmp_path / "o.csv", tmp_path)
+    assert "hours run to 24, which is read as the first moment of the next day" in draft.unsure
+    times = store.open(result.path)["time"].values
+    assert (str(times[0])[:16], str(times[-1])[:16]) == ("2021-06-01T01:00", "2021-06-03T00:00")
+
+
+@pytest.mark.parametrize("hour", ["100", "H01", "1.5"])
+def test_a_table_whose_hours_are_not_read_is_no_list_of_stations(tmp_path, hour):
+    (tmp_path / "o.csv").write_text(f"station,date,hour,lat,lon,alt,t\nA,2021-06-01,{hour},45,5,200,10\n")
+    with pytest.raises(DataError, match="recognised as a time with its hour") as caught:
+        draft_map(tmp_path / "o.csv")
+    assert f"hour = {hour}" in caught.value.where
+
+
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_hostile_table_is_refused_and_not_drafted(tmp_path, fault):
     content, message = WRONG[fault]

@@ -115,6 +115,7 @@ def test_texts_times_flags_and_groups_pass(tmp_path, version, consolidated):
         ({"zarr_format": 3}, "format"),
         ({"chunks": [30]}, "no array has"),
         ({"shape": [True, 12]}, "no array has"),
+        ({"chunks": [0, 12]}, "chunks have no length"),
         ({"attributes": {}}, "unknown key 'attributes'"),
     ],
 )
@@ -147,6 +148,7 @@ SHARD = {"chunk_shape": [10, 6], "codecs": [{"name": "bytes"}]}
         ({"storage_transformers": [{"name": "x"}]}, "transformers"),
         ({"chunk_grid": {"name": "rectilinear"}}, "not known"),
         ({"chunk_key_encoding": {"name": "plug-in"}}, "not known"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [30, 0]}}}, "chunks have no length"),
         ({"data_type": {"name": "structured", "configuration": {"fields": []}}}, "not known"),
         ({"data_type": {"name": "fixed_length_utf32", "configuration": {"length_bytes": 10**12}}}, "at most"),
         ({"must_be_new": {"must_understand": False}}, "unknown key 'must_be_new'"),

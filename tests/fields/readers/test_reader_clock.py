@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fields.errors import DataError, UsageError
+from fields.readers import ReadOptions
 from fields.readers.axis import Axis, find_axis
 from fields.times import Zone
 
@@ -23,10 +24,18 @@ def test_fixed_zones_are_read_in_every_spelling(name, offset):
     assert Zone.parse(name).offset == offset
 
 
-@pytest.mark.parametrize("name", ["UTC+99", "Mars/Olympus", "../../etc/passwd", "", "/etc/localtime", "+8h"])
+@pytest.mark.parametrize("name", [
+    "UTC+99", "Mars/Olympus", "../../etc/passwd", "", "/etc/localtime", "+8h", "localtime", "posixrules", "Factory",
+    "right/UTC", "posix/Europe/Paris",
+])  # fmt: skip
 def test_a_zone_that_does_not_exist_is_refused(name):
     with pytest.raises(UsageError, match="is not a time zone"):
         Zone.parse(name)
+
+
+def test_an_empty_zone_is_no_zone():
+    with pytest.raises(UsageError, match="is not a time zone"):
+        ReadOptions(zone="")
 
 
 def test_the_zone_of_a_place_follows_its_summer_time():

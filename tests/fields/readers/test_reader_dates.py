@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from fields.errors import DataError, UsageError
 from fields.readers.column_map import MapError, parse_map
+from fields.readers.time_text import parse_times
 from reader_files import Weather, open_source, read_all, write_rows
 
 SHORT, LONG = Weather(3, 240), Weather(3, 480)
@@ -161,6 +163,39 @@ def test_a_declared_unit_of_numbers_is_taken(tmp_path, form, text):
 def test_midnight_at_the_end_of_a_day_begins_the_next(tmp_path, form):
     path = written(tmp_path, Weather(3, 1), by(form))
     assert span(open_source(path, tmp_path))[0] == "2021-03-02T00:00:00"
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("%Y-%m-%d %H", "2021-03-01 24"), ("%Y %m %d %H", "2021 3 1 24"), ("%Y %m %d %H %M", "2021 3 1 24 0"),
+        ("%Y%m%d%H", "2021030124"), ("%Y-%m-%d %Hh", "2021-03-01 24h"), ("%Y%m%d %H UTC", "20210301 24 UTC"),
+    ],
+)  # fmt: skip
+def test_the_hour_24_of_a_declared_format_begins_the_next_day(form, text):
+    parsed = parse_times(pa.array([text]), (form,))
+    assert parsed.bad == -1
+    assert str(np.datetime64(int(parsed.seconds[0]), "s")) == "2021-03-02T00:00:00"
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("%Y-%m-%d %H", "2021-03-01 25"), ("%Y-%m-%d %H:%M", "2021-03-01 24:30"), ("%Y-%m-%d %H:%M", "2021-03-01 24"),
+        ("digits", "2021030124"), ("%Y %m %d", "2021 2 30"), ("%d %m %y", "31 02 24"), ("iso", "2021-03-01 24"),
+    ],
+)  # fmt: skip
+def test_no_other_24_is_taken_for_midnight(form, text):
+    assert parse_times(pa.array([text]), (form,)).bad == 0
+
+
+@pytest.mark.parametrize("text", ["2021-02-31T10:00", "2021-03-01T24:30", "2021-03-01T23:59:60Z", "2021-03-01 00:60"])
+def test_a_time_that_no_calendar_has_is_to_be_corrected_in_its_line(tmp_path, text):
+    rows = SHORT.rows()
+    rows[4]["time"] = text
+    with pytest.raises(DataError, match=r"line 6: .* is not a time") as caught:
+        open_source(write_rows(tmp_path / "obs.csv", rows), tmp_path)
+    assert caught.value.do.startswith("correct the time in line 6 of the file")
 
 
 @pytest.mark.parametrize("text", ["31/02/2021 10:00", "2021-02-30 10:00", "20210230 10:00", "29/02/2021", "00/01/2021"])

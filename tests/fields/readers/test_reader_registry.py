@@ -1,6 +1,7 @@
 """Readers by name: our own, a third party's through its entry point, a broken one that harms nothing."""
 
 import logging
+import zipfile
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -84,3 +85,13 @@ def test_what_nobody_recognises_is_refused_with_what_it_is(tmp_path):
     (tmp_path / "song.csv").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
     with pytest.raises(DataError, match="it is a picture file"):
         readers.detect(tmp_path / "song.csv")
+
+
+@pytest.mark.parametrize("marks", [(".zgroup", "t/.zarray"), ("zarr.json",), ("m.zarr/zarr.json", "m.zarr/t/c/0")])
+def test_a_packed_store_is_refused_with_what_to_do(tmp_path, marks):
+    with zipfile.ZipFile(tmp_path / "mine.zarr.zip", "w") as archive:
+        for name in marks:
+            archive.writestr(name, "{}")
+    with pytest.raises(DataError, match="is a zarr store that is packed") as caught:
+        readers.detect(tmp_path / "mine.zarr.zip")
+    assert caught.value.do.startswith("unpack it")

@@ -87,3 +87,20 @@ def test_a_card_of_odd_records_is_still_a_card():
     assert "NaN" not in json.dumps(data_card(one).to_dict())
     across = make_stations(5, 4).assign_coords(lon=("station", [179.0, -179.5, 178.0, -178.0]))
     assert data_card(across).longitude == (178.0, 182.0)
+
+
+def test_the_card_of_one_station_with_rain_has_no_empty_figures(spoiled):
+    ds = spoiled.isel(station=[0]).assign(precip=spoiled["t"].isel(station=[0]) * 0)
+    lines = "\n".join(data_card(ds).lines())
+    assert "nan" not in lines and "apart" not in lines
+    assert "precip mm" in lines
+
+
+def test_stations_without_an_altitude_do_not_hide_that_of_the_others(spoiled):
+    heights = spoiled["alt"].values.astype(float)
+    heights[0] = np.nan
+    rest = heights[1:]
+    card = data_card(spoiled.assign_coords(alt=("station", heights)))
+    assert card.altitude == (rest.min(), np.median(rest), rest.max())
+    nowhere = data_card(spoiled.assign_coords(alt=("station", heights * np.nan)))
+    assert "altitude   unknown" in "\n".join(nowhere.lines())
