@@ -136,6 +136,7 @@ ADDED: Mapping[str, Any] = {
     "model.simple_members": False,
     "model.shares": "half_way",
     "pde.update_start": 1.0,
+    "train.calibrate": True,
 }
 # Keys that stand for removed ones: a hash has those instead.
 _REPLACEMENTS = ("model.inputs", "model.closure_form")

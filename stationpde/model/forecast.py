@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
+
+from stationpde.physics import to_observed
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -28,3 +31,10 @@ class Forecast:
     router: Float[Tensor, "batch lead channel y x"] | None = None
     unguided: Float[Tensor, "batch lead station channel"] | None = None
     guided: Float[Tensor, "guess batch lead station channel"] | None = None
+
+    @property
+    def guesses(self) -> Float[Tensor, "guess batch lead station channel"] | None:
+        """What the forecast mixes, as observed variables: its guesses and the field's own; None without guesses."""
+        if self.guided is None or self.unguided is None:
+            return None
+        return torch.cat([self.guided, to_observed(self.unguided)[None]])
