@@ -108,6 +108,13 @@ def _show_uncertainty(result: dict[str, Any]) -> None:
     gain_heads = [f"CRPS gain: {r}" for r in references]
     console.table(["variable", "CRPS", "unit", "50 %", "80 %", "90 %", "width", *gain_heads], rows)
     console.text()
+    named = [name for name in result["energy"] if name != "run"]
+    rows = [
+        [name, shown(entry["energy"]), *(shown(result["energy"][r][name]["energy"]) for r in named)]
+        for name, entry in result["energy"].get("run", {}).items()
+    ]
+    console.table(["scenarios", "energy score", *(f"energy score: {r}" for r in named)], rows)
+    console.text()
     rows = [
         [event, shown(entry["brier"]), shown(entry["skill"]) if entry["skill"] is not None else "none",
          *(shown(result["events"][r][event]["brier"]) for r in references)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fields.times import DAY
-from stationpde.uncertainty import VARIABLES, shown
+from stationpde.uncertainty import VARIABLES, energy_score, shown
 
 if TYPE_CHECKING:
     from fields.windows import Batch
@@ -64,6 +64,7 @@ class DistributionSums:
     total : ``[row, group, variable]`` of the groups ``lead``, ``station`` and ``hour``
     daily : counts and CRPS ``[2, day, group, variable]`` of the same groups, for significance
     inside : counts and hits of each interval ``[1 + interval, day, variable]``
+    energy : counts of windows and energy scores of joint scenarios ``[2, day, variable]``
     events : counts, Brier scores ``[2, day, event]``
     reliability : counts, probabilities and events ``[3, event, bin]``
     """
@@ -80,6 +81,7 @@ class DistributionSums:
         self.total = {group: np.zeros((ROWS, size, last)) for group, size in sizes.items()}
         self.daily = {group: np.zeros((2, count, size, last)) for group, size in sizes.items()}
         self.inside = np.zeros((1 + len(COVERED), count, last))
+        self.energy = np.zeros((2, count, last))
         self.events = np.zeros((2, count, len(EVENTS)))
         self.reliability = np.zeros((3, len(EVENTS), PIT_BINS))
 
@@ -104,6 +106,21 @@ class DistributionSums:
                     self.total["hour"][:, hour, c] += leads[:, window, lead]
                     self.daily["hour"][:, number, hour, c] += leads[:2, window, lead]
         self._add_events(distributions, targets, day)
+
+    def add_scenarios(self, scenarios: Mapping[str, Array], targets: Array, day: int) -> None:
+        """Add the energy scores of the scenarios ``[scenario, lead, station]`` of one window.
+
+        Parameters
+        ----------
+        targets : ``[lead, station, variable]``
+        day : days since 1970
+        """
+        for c, name in enumerate(self.names):
+            if name in scenarios:
+                members = scenarios[name].reshape(len(scenarios[name]), -1)
+                score = energy_score(members, targets[..., VARIABLES.index(name)].ravel())
+                if np.isfinite(score):
+                    self.energy[:, day - self.first_day, c] += (1.0, score)
 
     def _add_events(self, distributions: Probabilistic, targets: Array, day: Array) -> None:
         for number, (name, _, is_above) in enumerate(EVENTS):

@@ -11,14 +11,14 @@ from fields.times import DAY
 from stationpde.evaluation.distribution_sums import COVERED, EVENTS, DistributionSums
 from stationpde.evaluation.metrics import elevation_bands
 from stationpde.evaluation.significance import compare_days, drawn_days
-from stationpde.uncertainty import VARIABLES, ClimatologyForecaster, Dressed, calibrate_forecaster, shown
+from stationpde.uncertainty import VARIABLES, ClimatologyForecaster, Dressed, calibrate_forecaster, coupled, shown
 
 if TYPE_CHECKING:
-    from fields.windows import StationSeries
+    from fields.windows import Batch, Stations, StationSeries
     from stationpde.baselines import Predictor
     from stationpde.config import Config
     from stationpde.data import WindowSource
-    from stationpde.uncertainty import Calibration
+    from stationpde.uncertainty import Calibration, Copula, Distributions
 
 __all__ = ["CLIMATOLOGY", "coverage_test", "distribution_scores", "thresholds_of"]
 
@@ -28,6 +28,9 @@ CLIMATOLOGY = "climatology quantiles"
 """Name of the reference of observed quantiles by station, hour and month."""
 _BATCH = 16
 _LEVEL = 0.95
+# Scenarios of a window and stations of an energy score: one of thousands of dimensions tells no more.
+_SCENARIOS = 20
+_MOST_STATIONS = 150
 
 
 def distribution_scores(
@@ -46,8 +49,8 @@ def distribution_scores(
 
     Returns
     -------
-    ``scores`` and ``events`` by forecaster, ``calibrated`` of the run, ``by`` group, and ``compared``, the gain in CRPS
-    over each reference with its significance
+    ``scores``, ``energy`` and ``events`` by forecaster, ``calibrated`` of the run, ``by`` group, and ``compared``, the
+    gain in CRPS over each reference with its significance
     """
     series = source.series
     stations, names = series.stations, tuple(calibration.marginals)
@@ -66,10 +69,15 @@ def distribution_scores(
     for first in range(0, len(starts), _BATCH):
         batch = source.batch(starts[first : first + _BATCH])
         for name, forecaster in dressed.items():
-            sums[name].add(forecaster.distributions(batch), batch)
+            distributions = forecaster.distributions(batch)
+            sums[name].add(distributions, batch)
+            copula = None if name == CLIMATOLOGY else forecaster.calibration.copula
+            if copula is not None:
+                _add_scenarios(sums[name], distributions, copula, stations, batch)
     mine = sums["run"]
     return {
         "scores": {name: _scores(one) for name, one in sums.items()},
+        "energy": _energy(sums),
         "events": {name: one.event_scores() for name, one in sums.items()},
         "calibrated": {
             name: {f"{level:g}": coverage_test(mine.inside[0, :, c], mine.inside[1 + i, :, c], level)
@@ -86,6 +94,34 @@ def distribution_scores(
             if name != "run"
         },
     }  # fmt: skip
+
+
+def _add_scenarios(
+    sums: DistributionSums, distributions: Distributions, copula: Copula, stations: Stations, batch: Batch
+) -> None:
+    """Add the energy scores of a batch, at most at `_MOST_STATIONS` stations, evenly spaced in the record."""
+    few = np.unique(np.linspace(0, len(stations) - 1, min(_MOST_STATIONS, len(stations))).round().astype(int))
+    levels = (np.arange(_SCENARIOS) + 0.5) / _SCENARIOS
+    quantiles = {name: distributions.quantiles(name, levels)[:, :, few] for name in sums.names}
+    targets = shown(batch.future[:, :, few].numpy())
+    for window, issue in enumerate(batch.issue_time.tolist()):
+        drawn = coupled({n: q[window] for n, q in quantiles.items()}, copula, stations.take(few), (issue,))
+        sums.add_scenarios(drawn, targets[window], issue // DAY)
+
+
+def _energy(sums: Mapping[str, DistributionSums]) -> dict[str, Any]:
+    """Return the mean energy score of each forecaster and variable, and the gain of the run with its significance."""
+    mine = sums["run"]
+    entries: dict[str, Any] = {}
+    for name, one in sums.items():
+        count, total = one.energy.sum(axis=1)
+        if not count.any():
+            continue
+        entries[name] = {v: {"energy": float(total[c] / count[c])} for c, v in enumerate(one.names) if count[c]}
+        for c, v in enumerate(one.names) if name != "run" else ():
+            if count[c] and np.array_equal(mine.energy[0, :, c], one.energy[0, :, c]):
+                entries[name][v]["gain"] = compare_days(mine.energy[..., c], one.energy[..., c]).to_dict()
+    return entries
 
 
 def thresholds_of(series: StationSeries, end: int) -> Array:

@@ -4,6 +4,7 @@ from .calibration import CALIBRATION as CALIBRATION
 from .calibration import Calibration as Calibration
 from .calibration import calibration_of as calibration_of
 from .copula import Copula as Copula
+from .copula import coupled as coupled
 from .copula import energy_score as energy_score
 from .copula import scenarios as scenarios
 from .distributions import Distributions as Distributions

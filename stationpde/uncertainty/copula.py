@@ -28,7 +28,7 @@ from stationpde.uncertainty.marginal import Marginal
 from stationpde.uncertainty.sample import Sample
 from stationpde.uncertainty.signals import VARIABLES
 
-__all__ = ["Copula", "energy_score", "scenarios"]
+__all__ = ["Copula", "coupled", "energy_score", "scenarios"]
 
 Array = np.ndarray[Any, Any]
 
@@ -120,17 +120,22 @@ def scenarios(
 ) -> dict[str, Array]:
     """Return joint scenarios ``[scenario, lead, station]`` of each variable of the first window, in display units."""
     levels = (np.arange(count) + 0.5) / count
-    drawn: dict[str, Array] = {}
-    names = [name for name in copula.names if name in distributions.names]
+    quantiles = {name: distributions.quantiles(name, levels)[0] for name in distributions.names}
+    return coupled(quantiles, copula, stations, seed)
+
+
+def coupled(
+    quantiles: Mapping[str, Array], copula: Copula, stations: Stations, seed: tuple[int | str, ...]
+) -> dict[str, Array]:
+    """Put quantiles ``[lead, station, scenario]`` in the order of a draw: scenarios ``[scenario, lead, station]``."""
+    names = [name for name in copula.names if name in quantiles]
     if not names:
-        return drawn
-    shape = distributions.quantiles(names[0], [0.5]).shape
-    scores = copula.draw(stations, shape[1], count, seed)
-    for name in names:
-        drawn[name] = _in_order(distributions.quantiles(name, levels)[0], scores[:, copula.names.index(name)])
-    if "ff" in distributions.names and {"u", "v"} <= drawn.keys():
-        speed = np.hypot(drawn["u"], drawn["v"])
-        drawn["ff"] = _in_order(distributions.quantiles("ff", levels)[0], speed)
+        return {}
+    leads, _, count = quantiles[names[0]].shape
+    scores = copula.draw(stations, leads, count, seed)
+    drawn = {name: _in_order(quantiles[name], scores[:, copula.names.index(name)]) for name in names}
+    if "ff" in quantiles and {"u", "v"} <= drawn.keys():
+        drawn["ff"] = _in_order(quantiles["ff"], np.hypot(drawn["u"], drawn["v"]))
     return drawn
 
 

@@ -116,4 +116,7 @@ def test_a_run_is_scored_beside_references_dressed_alike(known):
     assert mine["coverage"]["0.8"] == pytest.approx(0.8, abs=0.045) == flat["coverage"]["0.8"]
     gain = result["compared"][CLIMATOLOGY]["t"]
     assert gain["gain"] == pytest.approx(1 - mine["crps"] / usual["crps"]) and gain["significant"]
+    assert set(result["energy"]) == {"run", "flat"}
+    # Independent errors of one size: the energy score of many dimensions nears their deviation over the root of two.
+    assert result["energy"]["run"]["t"]["energy"] == pytest.approx(SIZES[3] / np.sqrt(2), rel=0.1)
     assert list(result["by"]["lead"]) == ["6 h", "12 h", "18 h"]

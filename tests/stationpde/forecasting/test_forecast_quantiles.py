@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from stationpde.runs.run_directory import RunDirectory
 from stationpde.runs.run_summary import inspect
 from stationpde.training.session import train
 from stationpde.uncertainty.calibrate import calibrate_run
-from stationpde.uncertainty.calibration import CALIBRATION
+from stationpde.uncertainty.calibration import CALIBRATION, calibration_of
 
 NAMES = ("u", "v", "p", "t", "rh", "ff")
 PLACES = pd.DataFrame({"name": ["hill"], "lat": [48.0], "lon": [6.0], "alt": [1400.0]})
@@ -110,6 +111,25 @@ def test_every_file_holds_quantiles_and_probabilities(forecast, tmp_path):
     np.testing.assert_allclose(text["t_q0.05[degC]"], expected - 273.15, atol=0.006)
     np.testing.assert_array_equal(wide["p_m8"], forecast["p_member"].sel(member=8).values.ravel())
     assert {"ff[m/s]", "t_m1[degC]", "rh_q0.95[%]", "ff_above_5_m_s"} <= set(text.columns)
+
+
+def test_a_fan_chart_is_drawn_and_packed_for_the_report(run, tmp_path):
+    from stationpde.forecasting.moment import BAND_LEVELS, moment_of
+    from stationpde.plots.series import draw_series
+    from stationpde.report.content import _series
+
+    loaded = load_run(run)
+    moment = moment_of(loaded.model, small_series(), 100, calibration=calibration_of(loaded))
+    assert set(moment.bands) == set(NAMES)
+    for name in NAMES:
+        assert moment.bands[name].shape == (2, 12, len(BAND_LEVELS)) and (np.diff(moment.bands[name]) >= 0).all()
+    with_fan, without = (
+        draw_series(one, None, tmp_path / f"{n}.png").read_bytes()
+        for n, one in enumerate((moment, replace(moment, bands={})))
+    )
+    assert with_fan != without
+    assert all(len(ends) == 2 for ends in _series(moment)["bands"].values())
+    assert all(ends == [] for ends in _series(replace(moment, bands={}))["bands"].values())
 
 
 def test_a_run_that_is_not_calibrated_names_the_command(small_runs):
