@@ -55,6 +55,9 @@ def train(
     seeds: SeedsOrNone = None,
     max_time: MaxTime = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:1.")] = "auto",
+    stations_only: Annotated[
+        bool, typer.Option("--stations-only", help="Forecast at stations alone, without a field: minutes, no maps.")
+    ] = False,
     nproc: Annotated[int, typer.Option(min=1, metavar="N", help="Ranks on this machine, by torchrun.")] = 1,
     resume: Resume = "auto",
     strict_resume: Annotated[bool, typer.Option(help="Refuse what would change the last bits.")] = False,
@@ -78,6 +81,8 @@ def train(
         preset or (dataset if dataset in ("weather2k", "meteonet", "demo") else "weather2k"),
         variant, recipe, config, overrides, ablate, pairs(missing, "--missing"),
     )  # fmt: skip
+    if stations_only:
+        settings = settings.for_stations_only()
     name = dataset if obs is None or dataset in ("weather2k", "meteonet", "demo") else str(obs)
     target = run or Path("runs") / f"{Path(name).stem}-{variant}"
     job = Job(dataset, obs, target, settings, start, time_zone)

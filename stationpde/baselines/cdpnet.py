@@ -174,8 +174,7 @@ class CDPNetLearner(NetworkLearner):
     def __init__(self, config: Config, source: WindowSource, network: CDPNet) -> None:
         self.counted = _Counted(network)
         super().__init__(config, source, self.counted, kind="l1", about="CDPNet")
-        settings = config.train
-        plan = Plan(source.epoch, settings.epochs, settings.batch, settings.seed, max_steps=settings.max_steps)
+        plan = Plan.of(source, config.train)
         self.first = min(plan.end_of(0), plan.total // 4)
 
     @property

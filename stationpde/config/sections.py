@@ -213,9 +213,14 @@ class ModelSection(Section):
 
     @model_validator(mode="after")
     def _has_a_branch(self) -> ModelSection:
-        if not (self.pde_branch or self.data_branch):
-            raise ValueError("one of pde_branch and data_branch is needed to carry the field forward")
+        if not (self.pde_branch or self.data_branch) and self.guide == "none":
+            raise ValueError("one of pde_branch and data_branch is needed to carry the field forward where no guide is")
         return self
+
+    @property
+    def evolves(self) -> bool:
+        """Whether a branch carries the field forward; without one only the guide forecasts."""
+        return self.pde_branch or self.data_branch
 
 
 class PDESection(Section):
@@ -259,8 +264,9 @@ class LossSection(Section):
 class TrainSection(Section):
     """Optimisation, validation, checkpoints and resources of training."""
 
-    epochs: Count = 2
-    """Passes of the field over the training windows; with a guide more of them gain next to nothing."""
+    epochs: Count | Literal["auto"] = 2
+    """Passes of the field over the training windows. ``auto``: one for each 55 days of training, at least two and at
+    most eight, so that a record of weeks is not learned by heart and one of a year is learned."""
     max_steps: Count | None = None
     """Steps after which training ends, if that is before the last epoch."""
     batch: Annotated[Whole, Field(ge=1, le=65536)] = 8

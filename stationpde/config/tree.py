@@ -11,8 +11,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -199,6 +200,19 @@ class Config(Section):
             tree = merged(tree, change, replace=True)
         return Config.parse(tree, where="ablation")
 
+    def for_stations_only(self) -> Config:
+        """Return the configuration that forecasts at stations from the guide alone: no field is evolved or trained."""
+        if self.model.guide == "none":
+            raise ConfigError(
+                f"a forecast at stations alone is made of first guesses, and variant '{self.variant}' has none",
+                code="SPDE-C001", where="--stations-only", do="--variant default",
+            )  # fmt: skip
+        change = {
+            "model": {"pde_branch": False, "data_branch": False, "station_head": False},
+            "train": {"epochs": 1, "max_steps": 1},
+        }
+        return Config.parse(merged(self.tree(), change), where="--stations-only")
+
     def tree(self) -> dict[str, Any]:
         """Return the configuration as nested plain values."""
         return self.model_dump(mode="json")
@@ -253,21 +267,31 @@ def _value(text: str, place: list[str]) -> Any:
         return None if text in ("none", "None") and text not in get_args(_annotation(place)) else text
 
 
-def _explained(problem: ValidationError) -> Iterator[str]:
-    """Yield one sentence for each problem, with the nearest name for an unknown key; removed keys have theirs."""
+def _explained(problem: ValidationError) -> list[str]:
+    """List one sentence for each problem, with the nearest name for an unknown key; removed keys have theirs."""
+    sentences: list[tuple[str, str]] = []  # key, sentence
     for error in problem.errors()[:_MOST_PROBLEMS]:
-        place = [str(part) for part in error["loc"]]
+        place = [str(part) for part in error["loc"] if not _is_choice(part)]
         dotted = ".".join(place)
         if error["type"] == "extra_forbidden":
-            if dotted in removed.REMOVED:
-                continue
-            near = difflib.get_close_matches(place[-1], _keys(place[:-1]), n=1)
-            hint = f"; did you mean '{'.'.join([*place[:-1], near[0]])}'?" if near else ""
-            yield f"unknown key '{dotted}'{hint}"
-        else:
-            message = error["msg"].removeprefix("Value error, ")
-            shown = "" if error["type"] == "value_error" else f", not {error['input']!r}"
-            yield f"{dotted}: {message}{shown}" if dotted else message
+            if dotted not in removed.REMOVED:
+                near = difflib.get_close_matches(place[-1], _keys(place[:-1]), n=1)
+                hint = f"; did you mean '{'.'.join([*place[:-1], near[0]])}'?" if near else ""
+                sentences.append(("", f"unknown key '{dotted}'{hint}"))
+            continue
+        message = error["msg"].removeprefix("Value error, ")
+        shown = "" if error["type"] == "value_error" else f", not {error['input']!r}"
+        if dotted and sentences and sentences[-1][0] == dotted:  # another form that a key of several forms may have
+            message = f"{sentences.pop()[1].removesuffix(shown)}, or {message[0].lower()}{message[1:]}"
+        elif dotted:
+            message = f"{dotted}: {message}"
+        sentences.append((dotted, f"{message}{shown}"))
+    return [sentence for _, sentence in sentences]
+
+
+def _is_choice(part: int | str) -> bool:
+    """Return whether a part of a place names one of several forms of a value, and no key or number of an element."""
+    return isinstance(part, str) and (part in ("int", "float", "bool", "str") or bool(re.search(r"[\[\]-]", part)))
 
 
 def _annotation(place: list[str]) -> Any:

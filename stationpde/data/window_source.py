@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from fields.times import DAY
 from fields.windows import Batch, Split, SplitName, StationSeries, WindowDataset, Windows, WindowSpec
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class WindowSource:
     def fingerprint(self) -> str:
         """SHA-256 of the content of the record."""
         return self.series.fingerprint
+
+    @property
+    def training_days(self) -> float:
+        """Length of the training period in days."""
+        return self.windows.split.val * self.series.step_seconds / DAY
 
     @property
     def seen_times(self) -> tuple[int, int]:

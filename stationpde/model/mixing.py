@@ -26,7 +26,7 @@ class Shares:
 
     Attributes
     ----------
-    members : their names, ``field`` last
+    members : their names, last ``field`` or, where no branch evolves it, ``lifted field``
     lead_hours : hours ahead of each lead
     values : the shares
     evidence : windows and days of validation and the part of the prior; None where the run did not keep them
@@ -66,4 +66,5 @@ def shares_of(model: StationPDEModel) -> Shares | None:
     hours = model.config.data.step_seconds / 3600.0
     lead_hours = tuple(hours * lead for lead in range(1, mixture.horizon + 1))
     values = np.concatenate([shares, 1.0 - shares.sum(axis=0, keepdims=True)])
-    return Shares((*members, "field"), lead_hours, values, mixture.evidence)
+    last = "field" if model.config.model.evolves else "lifted field"
+    return Shares((*members, last), lead_hours, values, mixture.evidence)

@@ -266,8 +266,7 @@ class StationPDEModel(nn.Module):
             later, weight = self.router(data, physics, conditions)
             return later, weight
         only = data if physics is None else physics
-        assert only is not None  # the configuration refuses a model without a branch
-        return only, None
+        return (field if only is None else only), None  # without a branch it stays, and the guide forecasts
 
     def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """Return the full state at the stations ``[batch, station, channel]``, guesses mixed in."""

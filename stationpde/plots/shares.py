@@ -17,7 +17,7 @@ __all__ = ["MEMBER_COLOURS", "draw_shares"]
 # Learned members in strong colours, simple forecasts in greys.
 MEMBER_COLOURS = {
     "linear guess": "#0072b2", "perceptrons": "#56b4e9", "field": "#d55e00",
-    "persistence": "#51606e", "yesterday": "#8b98a5", "climatology": "#c9d0d6",
+    "lifted field": "#e69f00", "persistence": "#51606e", "yesterday": "#8b98a5", "climatology": "#c9d0d6",
 }  # fmt: skip
 
 

@@ -10,15 +10,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stationpde.seeding import generator
 
-__all__ = ["Plan"]
+if TYPE_CHECKING:
+    from stationpde.config import TrainSection
+    from stationpde.data import WindowSource
+
+__all__ = ["Plan", "epochs_for"]
 
 Array = np.ndarray[Any, Any]
+# Passes of `train.epochs = "auto"`: one for so many days of training, within these bounds.
+_DAYS_OF_A_PASS, _FEWEST, _MOST = 55.0, 2, 8
+
+
+def epochs_for(settings: TrainSection, days: float) -> int:
+    """Return the epochs of a training period of ``days``: those set, or under ``auto`` as many as it supports."""
+    if settings.epochs != "auto":
+        return settings.epochs
+    return min(_MOST, max(_FEWEST, round(days / _DAYS_OF_A_PASS)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +53,12 @@ class Plan:
     rank: int = 0
     world: int = 1
     max_steps: int | None = None
+
+    @classmethod
+    def of(cls, source: WindowSource, settings: TrainSection, rank: int = 0, world: int = 1) -> Plan:
+        """Plan the training of a record as the ``train`` section says."""
+        epochs = epochs_for(settings, source.training_days)
+        return cls(source.epoch, epochs, settings.batch, settings.seed, rank, world, settings.max_steps)
 
     def __post_init__(self) -> None:
         counts = [len(self.starts(epoch)) for epoch in range(self.epochs)]

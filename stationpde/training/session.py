@@ -170,11 +170,7 @@ def train(
 
 def _steps_of(config: Config, source: WindowSource, world: World) -> int:
     """Return the number of steps of a training."""
-    settings = config.train
-    plan = Plan(
-        source.epoch, settings.epochs, settings.batch, settings.seed, world.rank, world.size, settings.max_steps
-    )
-    return plan.total
+    return Plan.of(source, config.train, world.rank, world.size).total
 
 
 def _open(

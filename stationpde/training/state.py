@@ -46,13 +46,10 @@ class TrainingState:
             name for name, seen in zip(source.series.variables, source.series.scored, strict=True)
             if seen and name in config.data.scored
         )  # fmt: skip
-        settings = self.settings
-        self.plan = Plan(
-            source.epoch, settings.epochs, settings.batch, settings.seed, world.rank, world.size, settings.max_steps
-        )
+        self.plan = Plan.of(source, self.settings, world.rank, world.size)
         groups = learner.parameter_groups(WEIGHT_DECAY)
-        self.optimiser = Optimiser(learner.module, groups, settings, self.plan.total)
-        self.average = WeightAverage(learner.module, settings.average)
+        self.optimiser = Optimiser(learner.module, groups, self.settings, self.plan.total)
+        self.average = WeightAverage(learner.module, self.settings.average)
         self.guard = DivergenceGuard()
         self.step = 0
         self.validated = 0

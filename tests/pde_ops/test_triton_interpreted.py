@@ -36,7 +36,7 @@ def wrong(results: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_kernels_and_adjoints_match_torch_and_bad_input_is_refused(tmp_path: Path) -> None:
     # One process for all: it takes longer to start than most cases to run. The systems of the model come with it.
     of_model = ("systems",) if importlib.util.find_spec("stationpde") else ()
-    groups = (*of_model, "borders", "steps", "staged", "refusals", "drawn")
+    groups = (*of_model, "borders", "steps", "refusals", "drawn")
     results = outcome(*groups, cache=tmp_path)
     assert wrong(results) == {}
     assert {name.partition(":")[0] for name in results} == set(groups)
@@ -44,7 +44,7 @@ def test_kernels_and_adjoints_match_torch_and_bad_input_is_refused(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("group", ["operators", "all borders", "all systems", "gallery", "many drawn"])
+@pytest.mark.parametrize("group", ["operators", "staged", "all borders", "all systems", "gallery", "many drawn"])
 def test_much_more_matches_torch(group: str, tmp_path: Path) -> None:
     results = outcome(group, cache=tmp_path)
     assert results and wrong(results) == {}

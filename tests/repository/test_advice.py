@@ -48,6 +48,7 @@ COMMANDS = {
     "stationpde/uncertainty/exceedance.py": [("forecast",)],
     "pde_ops/benchmarking/devices.py": [("ops", "bench")],
     "stationpde/physics/kernel_cards.py": [("ops", "show")],
+    "stationpde/config/tree.py --variant": [("train",)],
     "stationpde/data/history_window.py": [("forecast",)],
     "stationpde/data/opening.py": [("evaluate",), ("forecast",), ("report",), *OF_RUNS],
     "stationpde/demo.py": [("demo",)],

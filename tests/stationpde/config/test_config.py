@@ -65,11 +65,11 @@ def test_the_papers_optimiser_is_a_recipe_of_its_own():
     assert train.schedule == "constant"
 
 
-def test_the_recipe_travel_changes_shares_and_guide_and_leaves_training_alone():
+def test_the_recipe_travel_changes_shares_guide_and_length_of_training():
     plain, travel = Config.preset("weather2k"), Config.preset("weather2k", recipe="travel")
     changed = {line.partition(":")[0] for line in plain.diff(travel)}
     members, guide = {"model.simple_members", "model.shares"}, {"model.guide_rows", "model.guide_season"}
-    assert changed == members | guide | {"model.guide_local"}
+    assert changed == members | guide | {"model.guide_local", "train.epochs"}
     assert travel.hash() != plain.hash()
 
 
@@ -98,6 +98,12 @@ def test_true_is_no_number_text_no_number_and_a_number_no_switch(key):
     for text in ODD[PLAIN[key]]:
         with pytest.raises(ConfigError, match=f"{key}: Input should be a valid"):
             Config().with_overrides([f"{key}={text}"])
+
+
+def test_a_key_of_several_forms_names_them_in_one_sentence():
+    sentence = r"^train\.epochs: Input should be a valid integer, or input should be 'auto', not 'many';"
+    with pytest.raises(ConfigError, match=sentence):
+        Config().with_overrides(["train.epochs=many"])
 
 
 @pytest.mark.parametrize("pair", ["data.split=[true,true,true]", "model.dilations=[true]", "grid.width=true",

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from stationpde.config import TrainSection
 from stationpde.data.window_source import WindowSource
 from stationpde.errors import CorruptArtefactError
 from stationpde.seeding import derive, seed_everything
 from stationpde.training.averaging import WeightAverage
 from stationpde.training.optimiser import Optimiser, learning_rate
-from stationpde.training.sampler import Plan
+from stationpde.training.sampler import Plan, epochs_for
 from training_learner import LinearLearner, build_linear, small_config, small_series
 
 
@@ -147,3 +148,17 @@ def test_the_learner_of_these_tests_is_one():
 
     source = WindowSource.of(small_series(), small_config())
     assert isinstance(build_linear(small_config(), source), Learner)
+
+
+def test_a_longer_record_is_passed_over_more_often_within_bounds():
+    automatic = TrainSection(epochs="auto")
+    assert [epochs_for(automatic, days) for days in (10.0, 110.0, 220.0, 438.0, 2000.0)] == [2, 2, 4, 8, 8]
+    assert epochs_for(TrainSection(epochs=3), 2000.0) == 3
+
+
+def test_a_plan_counts_the_days_of_training_alone():
+    series = small_series()
+    config = small_config().with_overrides(["train.epochs=auto"])
+    source = WindowSource.of(series, config)
+    assert source.training_days == series.time[: source.windows.split.val].size * series.step_seconds / 86400
+    assert Plan.of(source, config.train).epochs == 2  # a few days

@@ -71,6 +71,8 @@ def undisturbed(tmp_path_factory):
     return outcome(launched(2, run))["result"]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_killed_rank_is_started_again_a_hanging_one_is_named_and_no_bit_changes(undisturbed, tmp_path):
     # Rank 0, which holds the lock and writes, is killed; after the restart rank 1 stops and does not answer.
     run = tmp_path / "run"
