@@ -25,6 +25,7 @@ COMMANDS = {
     "data": Entry("cli.data", "Data: ingest, map, synth, validate, info, where, qc-score."),
     "field": Entry("cli.field", "Fields: lift, sample, cv, plot."),
     "train": Entry("cli.train", "Train a model, or resume a stopped run."),
+    "calibrate": Entry("cli.calibrate", "Fit the uncertainty of a run's forecasts."),
     "forecast": Entry("cli.forecast", "Compute a forecast from the latest observations."),
     "evaluate": Entry("cli.evaluate", "Score a run on the test part of its record."),
     "report": Entry("cli.report", "Write a report of a run as one HTML page."),

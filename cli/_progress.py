@@ -14,7 +14,7 @@ __all__ = ["ProgressDisplay"]
 _LINE_SECONDS = 10.0
 _NAMES = {
     "read": "reading", "check": "checking", "write": "writing", "train": "training", "guide": "first guess",
-    "fit": "fitting", "weigh": "weighing",
+    "fit": "fitting", "weigh": "weighing", "calibrate": "calibrating",
 }  # fmt: skip
 
 

@@ -33,6 +33,9 @@ def evaluate(
     against: Against = "persistence",
     by: Annotated[str | None, typer.Option(metavar="lead,…", help="lead, station, elevation, hour.")] = None,
     significance: Annotated[bool, typer.Option("--significance", help="Test every comparison.")] = False,
+    uncertainty: Annotated[
+        bool, typer.Option("--uncertainty", help="Score the quantiles of a calibrated run as well.")
+    ] = False,
     checkpoint: Checkpoint = "best",
     windows: Windows = 0,
     stride: Annotated[int, typer.Option(min=1, metavar="N", help="One test window in N.", hidden=True)] = 1,
@@ -56,7 +59,7 @@ def evaluate(
     request = EvaluationRequest(
         against=names_in(against), by=names_in(by), significance=significance, stride=stride, windows=windows or None,
         cap=cap_seconds(cap), quality=None if quality is None else choice(quality, "--quality", QUALITIES),
-        accept=tuple(accepted_names(accept)),
+        accept=tuple(accepted_names(accept)), uncertainty=uncertainty,
     )  # fmt: skip
     loaded = load_run(run, checkpoint)
     record = observations_of_run(loaded) if obs is None else str(obs)
@@ -74,6 +77,8 @@ def evaluate(
     for sentence in result["warnings"]:
         console.note(f"warning: {sentence}")
     _show(result)
+    if "uncertainty" in result:
+        _show_uncertainty(result["uncertainty"])
     console.result(result)
 
 
@@ -98,6 +103,48 @@ def _show(result: dict[str, Any]) -> None:
             for label, entry in parts.items()
         ]
         console.table([f"MSE by {group}", *variables], rows)
+
+
+def _show_uncertainty(result: dict[str, Any]) -> None:
+    from fields.variables import display_unit
+
+    references = [name for name in result["scores"] if name != "run"]
+    rows = []
+    for name, entry in result["scores"]["run"].items():
+        covered = [f"{100 * share:.1f}" for share in entry["coverage"].values()]
+        gains = [_skill(result["compared"][r][name]["gain"], result["compared"][r][name]) for r in references]
+        unit = display_unit(name, difference=True)
+        rows.append([name, shown(entry["crps"]), unit, *covered, shown(entry["width"]["0.8"]), *gains])
+    console.text()
+    console.text("distributions; coverage of the intervals of 50, 80 and 90 %, width of that of 80 %")
+    gain_heads = [f"CRPS gain: {r}" for r in references]
+    console.table(["variable", "CRPS", "unit", "50 %", "80 %", "90 %", "width", *gain_heads], rows)
+    console.text()
+    named = [name for name in result["energy"] if name != "run"]
+    rows = [
+        [name, shown(entry["energy"]), *(shown(result["energy"][r][name]["energy"]) for r in named)]
+        for name, entry in result["energy"].get("run", {}).items()
+    ]
+    console.table(["scenarios", "energy score", *(f"energy score: {r}" for r in named)], rows)
+    console.text()
+    rows = [
+        [event, shown(entry["brier"]), shown(entry["skill"]) if entry["skill"] is not None else "none",
+         *(shown(result["events"][r][event]["brier"]) for r in references)]
+        for event, entry in result["events"]["run"].items()
+    ]  # fmt: skip
+    console.table(["event", "Brier score", "skill", *(f"Brier: {r}" for r in references)], rows)
+    variables = list(result["scores"]["run"])
+    for group, parts in result["by"].items():
+        console.text()
+        rows = [
+            [label, *(_covered(entry[v]) if v in entry else "none" for v in variables)]
+            for label, entry in parts.items()
+        ]
+        console.table([f"coverage of 80/90 % by {group}", *variables], rows)
+
+
+def _covered(entry: dict[str, Any]) -> str:
+    return f"{100 * entry['coverage']['0.8']:.1f}/{100 * entry['coverage']['0.9']:.1f}"
 
 
 def _skill(value: float, test: dict[str, Any] | None) -> str:

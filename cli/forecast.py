@@ -47,12 +47,18 @@ def forecast(
         typer.Option("-o", "--output", metavar="F", help="F.zarr, F.nc, F.parquet or F.csv; {time} is the issue time."),
     ] = None,
     horizon: Annotated[int | None, typer.Option(min=1, metavar="N", help="Steps ahead; as trained by default.")] = None,
-    max_age: Annotated[
-        str | None, typer.Option(metavar="3h", help="Exit 75 if the latest report is older.")
-    ] = None,
+    max_age: Annotated[str | None, typer.Option(metavar="3h", help="Exit 75 if the latest report is older.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Forecast whenever the observations change.")] = False,
     poll: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds between polls of --watch.")] = 60.0,
     count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End --watch after N forecasts.")] = None,
+    quantiles: Annotated[
+        str | None,
+        typer.Option(metavar="0.05,0.5,…", help="Levels of quantiles; seven where calibrated, or none."),
+    ] = None,
+    exceed: Annotated[
+        list[str] | None, typer.Option(metavar='"t<0 degC"', help="Add the probability of a threshold; may repeat.")
+    ] = None,
+    members: Annotated[int, typer.Option(metavar="N", help="Add N joint scenarios of a calibrated run.")] = 0,
     accept: Accept = None,
     checkpoint: Checkpoint = "best",
     reader: Reader = None,
@@ -66,7 +72,8 @@ def forecast(
     """Compute a forecast from the latest observations.
 
     Stations may be missing, new or moved since training; --stations adds further places. Refused unless --accept
-    names it: foreign-network, thin-history, beyond-horizon, far-places. Exit codes: 2 the output exists,
+    names it: foreign-network, thin-history, beyond-horizon, far-places. A calibrated run (stationpde calibrate) adds
+    quantiles of every variable and of the wind speed ff. Exit codes: 2 the output exists,
     3 nothing to start from, or refused, 5 a damaged run, 75 the data are older than --max-age.
 
     Example: stationpde forecast run --obs mine.zarr --max-age 3h -o fc.nc
@@ -92,6 +99,7 @@ def forecast(
     request = ForecastRequest(
         at, stations, horizon, None if max_age is None else parse_span(max_age),
         options=IngestOptions(read=read, reader=reader), accept=tuple(accepted_names(accept)),
+        quantiles=_levels(quantiles), exceed=tuple(exceed or ()), members=members,
     )  # fmt: skip
     model = StationPDE.load(*runs, checkpoint=checkpoint)
     if watch:
@@ -102,6 +110,15 @@ def forecast(
         return
     result = _compute(model, obs, request)
     _show(model, result, None if output is None else _target(result, output), force)
+
+
+def _levels(text: str | None) -> tuple[float, ...] | None:
+    """Return the levels of ``--quantiles``: None by default, empty for ``none``."""
+    from stationpde.uncertainty import checked_levels
+
+    if text is None:
+        return None
+    return () if text.strip() == "none" else checked_levels([part.strip() for part in text.split(",")])
 
 
 def _compute(model: StationPDE, obs: Path, request: ForecastRequest) -> xr.Dataset:
@@ -191,14 +208,27 @@ def _table(result: xr.Dataset) -> None:
         means = (shown(float(to_display(name, float(now[name].mean())))) for name in STATE_VARIABLES)
         rows.append([format_time(result["time"].values[moment], "minute"), f"{float(now['lead']):g}", *means])
     console.table(heads, rows, essential=7)
+    if "quantile" in result.coords:
+        shown_levels = ", ".join(f"{level:g}" for level in result["quantile"].values)
+        console.text(f"quantiles {shown_levels} of {', '.join(_distributed(result))}")
+    for name in (str(name) for name in result.data_vars if "threshold" in result[name].attrs):
+        chance = network[name]
+        mean, most = float(chance.mean()), float(chance.max())
+        console.text(f"{chance.attrs['long_name']}: {mean:.1%} in the mean, up to {most:.1%}")
+
+
+def _distributed(result: xr.Dataset) -> list[str]:
+    """Return the variables that have quantiles."""
+    return [str(name).removesuffix("_quantile") for name in result.data_vars if str(name).endswith("_quantile")]
 
 
 def _values(result: xr.Dataset) -> dict[str, Any]:
-    """Return the whole forecast for a program that reads no file: SI, ``[time][station]``."""
-    from fields.variables import STATE_VARIABLES
-
-    names = [str(n) for n in result.data_vars if str(n).removesuffix("_spread") in STATE_VARIABLES]
+    """Return the whole forecast for a program that reads no file: SI, ``[time][station]``, quantiles before these."""
+    along = ("time", "station")
+    names = [str(n) for n in result.data_vars if set(along) <= set(result[n].dims)]
+    levels = {"quantile": result["quantile"].values.tolist()} if "quantile" in result.coords else {}
     return {
         "station": result["station"].values.tolist(),
+        **levels,
         **{name: result[name].values.astype(float).round(6).tolist() for name in names},
     }

@@ -164,11 +164,28 @@ def _trained(job: Job, options: Any, seeds: list[int] | None) -> dict[str, Any]:
         results = train_seeds(
             job.settings, series, job.run, seeds, options=options, watcher=display, began=began
         )  # fmt: skip
+        if job.settings.train.calibrate and os.environ.get("RANK", "0") == "0":
+            for result in results:
+                _calibrate(result.run, series, display)
     if seeds is None:
         if was_finished and results[0].run == job.run:
             console.note(f"{job.run} was finished before: this is its result; another --run trains anew")
         return results[0].to_dict()
     return {"runs": [result.to_dict() for result in results]}
+
+
+def _calibrate(run: Path, series: Any, display: ProgressDisplay) -> None:
+    """Fit the uncertainty of a finished run that has none yet; a record too short for it is told of, and no error."""
+    from fields.errors import DataError
+    from stationpde.runs import load_run
+    from stationpde.uncertainty import CALIBRATION, calibrate_run
+
+    if (run / CALIBRATION).exists():
+        return
+    try:
+        calibrate_run(load_run(run), series, display)
+    except DataError as problem:
+        console.note(f"no quantiles of forecasts: {problem.message}")
 
 
 def _launched(job: Job, nproc: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,9 @@ class StationPDE:
         max_age: str | int | None = None,
         options: IngestOptions | None = None,
         accept: str | Iterable[str] = (),
+        quantiles: Sequence[float] | None = None,
+        exceed: str | Iterable[str] = (),
+        members: int = 0,
     ) -> xr.Dataset:
         """Compute the forecast at stations.
 
@@ -102,16 +105,24 @@ class StationPDE:
         max_age : greatest age of the latest observations, ``"3h"`` or seconds; older ones raise `StaleDataError`
         options : options for reading a table
         accept : names of what is not refused: ``foreign-network``, ``thin-history``, ``beyond-horizon``, ``far-places``
+        quantiles : levels of quantiles of every variable; seven from 0.05 to 0.95 by default where the runs are
+            calibrated, ``()`` for none
+        exceed : thresholds whose probability is added, such as ``"wind_speed > 15 m/s"``
+        members : number of joint scenarios ``u_member`` … that keep the dependence of variables, leads and stations
 
         Returns
         -------
         ``u, v`` [m/s], ``p`` [Pa], ``t`` [K], ``rh`` [1] over valid time and station, with flags ``known``, ``inside``,
-        ``present`` and ``requested``, the coordinate ``lead`` [h], and the physics audit and warnings in ``attrs``
+        ``present`` and ``requested``, the coordinate ``lead`` [h], and the physics audit and warnings in ``attrs``. Of
+        calibrated runs also the wind speed ``ff`` [m/s] (its median), and ``u_quantile`` … ``ff_quantile`` over the
+        coordinate ``quantile``; ``forecast.exceedance("wind_speed > 15 m/s")`` returns a probability
         """
         age = parse_span(max_age) if isinstance(max_age, str) else max_age
         request = forecasting.ForecastRequest(
-            at, stations, horizon, age, options=options, accept=tuple(forecasting.accepted_names(accept))
-        )
+            at, stations, horizon, age, options=options, accept=tuple(forecasting.accepted_names(accept)),
+            quantiles=None if quantiles is None else tuple(quantiles),
+            exceed=(exceed,) if isinstance(exceed, str) else tuple(exceed), members=members,
+        )  # fmt: skip
         return forecasting.forecast(self._runs, observations, request)
 
     def field(

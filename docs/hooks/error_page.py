@@ -64,6 +64,7 @@ _FAMILIES = {
         "give observations of the network that the run was trained on, or insist with `--accept`: "
         "[what is refused](forecasting.md#what-is-refused)",
     ),
+    "SPDE-Q": ("Uncertainty of forecasts", "`stationpde calibrate RUN --obs STORE`; see [uncertainty](uncertainty.md)"),
     "SPDE-T": ("Models, training and runs", "the message names the run and what to type"),
     "SPDE-P": (
         "Operators and systems",

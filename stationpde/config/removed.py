@@ -137,6 +137,7 @@ ADDED: Mapping[str, Any] = {
     "model.shares": "half_way",
     "pde.update_start": 1.0,
     "loss.residual": 0.0,
+    "train.calibrate": True,
 }
 # Keys that stand for removed ones: a hash has those instead.
 _REPLACEMENTS = ("model.inputs", "model.closure_form")

@@ -291,6 +291,9 @@ class TrainSection(Section):
     """At most so many validation windows, evenly spaced; all by default."""
     patience: Count | None = 3
     """Epochs without a better validation score after which training ends."""
+    calibrate: Switch = True
+    """Fit the uncertainty of forecasts when training is done, as ``stationpde calibrate`` does; weights and scores do
+    not change."""
     compile: Switch | Literal["auto"] = "auto"
     """Compile the networks with torch.compile; ``auto`` where so many steps pay for the slow start."""
     recompute: Switch = False

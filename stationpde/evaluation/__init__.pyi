@@ -11,6 +11,8 @@ from .cells import read_cell as read_cell
 from .contestants import Task as Task
 from .contestants import contestant as contestant
 from .contestants import known_models as known_models
+from .distribution_sums import DistributionSums as DistributionSums
+from .distribution_sums import crps_of_quantiles as crps_of_quantiles
 from .error_sums import ErrorAccumulator as ErrorAccumulator
 from .error_sums import ErrorStatistics as ErrorStatistics
 from .evaluate import EvaluationRequest as EvaluationRequest
@@ -32,3 +34,6 @@ from .tables import LONG_NAMES as LONG_NAMES
 from .tables import grid as grid
 from .tables import markdown as markdown
 from .tables import shown_number as shown_number
+from .uncertain import CLIMATOLOGY as CLIMATOLOGY
+from .uncertain import coverage_test as coverage_test
+from .uncertain import distribution_scores as distribution_scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +29,17 @@ from stationpde.evaluation.metrics import (
 )
 from stationpde.evaluation.scoring import score, thinned, windows_to_score
 from stationpde.evaluation.significance import compare_days
+from stationpde.evaluation.uncertain import distribution_scores
 from stationpde.forecasting import Gates, check_sample, check_unseen, model_for_record
 from stationpde.model import ModelLearner
+from stationpde.uncertainty import calibration_of
 
 if TYPE_CHECKING:
     from fields.windows import StationSeries
     from stationpde.baselines import Predictor
     from stationpde.evaluation.error_sums import ErrorAccumulator
     from stationpde.runs import LoadedRun
+    from stationpde.uncertainty import Calibration
 
 __all__ = ["EvaluationRequest", "evaluate_run"]
 
@@ -52,6 +56,7 @@ class EvaluationRequest:
     cap : CPU seconds of each reference that learns; None without a limit.
     quality : quality flags that count in the record; None for the run's own setting ``data.quality``.
     accept : names of what is not refused, see `stationpde.forecasting.acceptance`.
+    uncertainty : also score the distributions about the forecasts; the run must be calibrated.
     """
 
     against: tuple[str, ...] = ("persistence",)
@@ -62,6 +67,7 @@ class EvaluationRequest:
     cap: float | None = CAP_SECONDS
     quality: Quality | None = None
     accept: tuple[str, ...] = ()
+    uncertainty: bool = False
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.by if name not in GROUPS]
@@ -86,6 +92,7 @@ def evaluate_run(
         If the record is of a foreign network, and that was not accepted.
     """
     config = run.model.config
+    calibration = _calibration(run) if request.uncertainty else None
     gates = Gates(request.accept)
     model = model_for_record(run, series, gates)
     if request.quality is not None:
@@ -113,9 +120,29 @@ def evaluate_run(
         "scores": _scores(sums, station_scales(series, source.windows.split)),
         "by": {group: _grouped(sums, group, series, request) for group in request.by},
         "compared": _compared(sums) if request.significance else {},
+        **({} if calibration is None else {
+            "uncertainty": distribution_scores(calibration, forecasters, blind, source, config, starts, request.by)
+        }),
         "versions": versions(),
         "commit": commit(),
-    }
+    }  # fmt: skip
+
+
+def _calibration(run: LoadedRun) -> Calibration:
+    """Return the calibration of a run.
+
+    Raises
+    ------
+    UsageError
+        If it has none at this checkpoint.
+    """
+    calibration = calibration_of(run)
+    if calibration is None:
+        raise UsageError(
+            f"{run.path.name} is not calibrated at {run.checkpoint}", code="SPDE-Q012", where=str(run.path),
+            do=f"stationpde calibrate {shlex.quote(str(run.path))} --obs STORE",
+        )  # fmt: skip
+    return calibration
 
 
 def series_name(run: LoadedRun) -> str:

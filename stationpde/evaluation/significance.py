@@ -16,7 +16,7 @@ import numpy as np
 from stationpde.evaluation.error_sums import ErrorStatistics
 from stationpde.seeding import generator
 
-__all__ = ["Comparison", "compare", "compare_days"]
+__all__ = ["Comparison", "compare", "compare_days", "drawn_days"]
 
 Array = np.ndarray[Any, Any]
 # Weather is correlated over about a week; 999 draws make p-values in steps of a thousandth.
@@ -76,7 +76,7 @@ def compare_days(mine: Array, other: Array) -> Comparison:
     gain = _gain(ours.sum(), theirs.sum())
     if len(count) < _FEWEST_DAYS or not np.isfinite(gain):
         return Comparison(gain, None, None, None, None, len(count))
-    drawn = _drawn(len(count))
+    drawn = drawn_days(len(count))
     gains = _gain(ours[drawn].sum(axis=1), theirs[drawn].sum(axis=1))
     tail = 0.5 * (1 - _LEVEL)
     low, high = np.quantile(gains, [tail, 1 - tail])
@@ -93,7 +93,7 @@ def _gain(mine: Any, other: Any) -> Any:
         return np.where(np.asarray(other) > 0, 1.0 - mine / other, np.nan)[()]
 
 
-def _drawn(days: int) -> Array:
+def drawn_days(days: int) -> Array:
     """Draw days ``[draw, day]`` in blocks that begin anywhere and wrap around from the last day to the first."""
     block = min(BLOCK_DAYS, days)
     blocks = -(-days // block)

@@ -12,6 +12,7 @@ from .forecast import start_of as start_of
 from .gates import LEAST_HISTORY as LEAST_HISTORY
 from .gates import Gates as Gates
 from .gates import check_clamped as check_clamped
+from .moment import BAND_LEVELS as BAND_LEVELS
 from .moment import Moment as Moment
 from .moment import issue_step as issue_step
 from .moment import moment_of as moment_of

@@ -36,7 +36,14 @@ from stationpde.forecasting.gates import (
     check_values,
 )
 from stationpde.forecasting.places import merge_stations, read_stations, with_altitudes
+from stationpde.forecasting.uncertain import (
+    calibrations_of,
+    check_members,
+    distributions_at,
+    with_distributions,
+)
 from stationpde.physics import clipped
+from stationpde.uncertainty import Threshold, checked_levels, joined
 
 if TYPE_CHECKING:
     from stationpde.model import Forecast, StationPDEModel
@@ -62,6 +69,9 @@ class ForecastRequest:
     now : present time (s since 1970, UTC); None reads the clock.
     options : how raw files are read.
     accept : names of what is not refused, see `stationpde.forecasting.acceptance`.
+    quantiles : levels of quantiles; None for `DEFAULT_LEVELS` where every run is calibrated, empty for none.
+    exceed : thresholds whose probability is wanted, such as ``wind_speed > 15 m/s``.
+    members : number of joint scenarios; 0 for none.
     """
 
     at: Any = "latest"
@@ -71,8 +81,16 @@ class ForecastRequest:
     now: int | None = None
     options: IngestOptions | None = None
     accept: tuple[str, ...] = ()
+    quantiles: tuple[float, ...] | None = None
+    exceed: tuple[str, ...] = ()
+    members: int = 0
 
     def __post_init__(self) -> None:
+        if self.quantiles:
+            object.__setattr__(self, "quantiles", checked_levels(self.quantiles))
+        for text in self.exceed:
+            Threshold.parse(text)
+        check_members(self.members)
         whole, age = self.horizon, self.max_age
         if whole is not None and (isinstance(whole, bool) or not isinstance(whole, Integral)):
             raise UsageError(
@@ -127,20 +145,29 @@ def forecast(
     DataError, StaleDataError
         If there is nothing to start from, or a gate refuses it.
     UsageError
-        If the horizon is longer than that of training, and that was not accepted.
+        If the horizon is longer than that of training, and that was not accepted; or if quantiles or probabilities
+        are wanted of a run that is not calibrated.
     TrainingDivergedError
         If a number of the forecast is not finite.
     """
+    calibrations = calibrations_of(runs, request)
     start = start_of(runs, observations, request)
     window, models = start.window, start.models
-    members, audits = [], []
-    for model in models:
+    members, audits, parts = [], [], []
+    for number, model in enumerate(models):
         output, present = run_model(model, window, start.horizon)
         audits.append(audit_of(model, output, present, window))
         members.append(clipped(output.observed)[0].double().cpu().numpy())
+        if calibrations:
+            history, _ = history_of(model, window)
+            parts.append(distributions_at(calibrations[number], model, output, history, window.issue_time))
     checked = combined(audits)
     check_result(start, checked, runs)
-    return forecast_dataset(np.stack(members), start, present, checked, runs)
+    result = forecast_dataset(np.stack(members), start, present, checked, runs)
+    if not parts:
+        return result
+    copula = calibrations[0].copula
+    return with_distributions(result, joined(parts), request, copula, models[0].sites.stations, window.issue_time)
 
 
 def start_of(runs: Sequence[LoadedRun], observations: Observations, request: ForecastRequest) -> ForecastStart:
@@ -257,15 +284,20 @@ def run_model(model: StationPDEModel, window: HistoryWindow, horizon: int | None
 
     The model's stations may be more than the window's, and in another order.
     """
+    values, present = history_of(model, window)
+    device = model.scaling.scale.device
+    history = torch.from_numpy(values)[None].to(device)
+    issue = torch.tensor([window.issue_time], device=device)
+    return model(history, issue, horizon, keep_fields=True), present
+
+
+def history_of(model: StationPDEModel, window: HistoryWindow) -> tuple[Array, Array]:
+    """Return the history at the model's stations ``[time, station, variable]``, and which report at the issue time."""
     place = {name: i for i, name in enumerate(window.stations.id)}
     rows = np.array([place.get(name, -1) for name in model.sites.stations.id])
     steps = model.config.data.history
     values = np.where(rows[:, None] >= 0, window.values[-steps:, rows], np.float32(np.nan))
-    present = np.where(rows >= 0, window.present[rows], False)
-    device = model.scaling.scale.device
-    history = torch.from_numpy(np.ascontiguousarray(values))[None].to(device)
-    issue = torch.tensor([window.issue_time], device=device)
-    return model(history, issue, horizon, keep_fields=True), present
+    return np.ascontiguousarray(values), np.where(rows >= 0, window.present[rows], False)
 
 
 def audit_of(model: StationPDEModel, output: Forecast, present: Array, window: HistoryWindow) -> Audit:

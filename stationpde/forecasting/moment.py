@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +16,19 @@ from fields.variables import STATE_VARIABLES, to_display
 from fields.windows import Stations, StationSeries
 from stationpde.data import HistoryCoverage, WindowRequest
 from stationpde.forecasting.audit import Audit, audit
+from stationpde.forecasting.uncertain import distributions_at
 from stationpde.physics import clipped, to_observed, to_state
 
 if TYPE_CHECKING:
-    from stationpde.model import StationPDEModel
+    from stationpde.model import Forecast, StationPDEModel
+    from stationpde.uncertainty import Calibration
 
-__all__ = ["Moment", "issue_step", "lifted", "moment_of"]
+__all__ = ["BAND_LEVELS", "Moment", "issue_step", "lifted", "moment_of"]
 
 Array = np.ndarray[Any, Any]
+
+BAND_LEVELS = (0.05, 0.1, 0.25, 0.75, 0.9, 0.95)
+"""Ends of the intervals of 90, 80 and 50 % that a fan chart shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +45,7 @@ class Moment:
     fields : ``[1 + lead, variable, y, x]``; the first is the field at issue, lifted from observations
     truth : the same, lifted from the observations of each time; NaN where there are none
     audit : physics audit of the forecast
+    bands : quantiles of each variable at `BAND_LEVELS`, ``[lead, station, level]``; empty without a calibration
     """
 
     issue_time: int
@@ -51,6 +58,7 @@ class Moment:
     fields: Array
     truth: Array
     audit: Audit
+    bands: Mapping[str, Array] = field(default_factory=dict)
 
 
 def issue_step(series: StationSeries, history: int, at: Any = None, default: int | None = None) -> int:
@@ -92,7 +100,10 @@ def _latest_step(series: StationSeries) -> int:
 
 
 @torch.inference_mode()
-def moment_of(model: StationPDEModel, series: StationSeries, step: int, horizon: int | None = None) -> Moment:
+def moment_of(
+    model: StationPDEModel, series: StationSeries, step: int, horizon: int | None = None,
+    calibration: Calibration | None = None,
+) -> Moment:  # fmt: skip
     """Return the forecast from a step of a record, with a model that stands at the record's stations."""
     data = model.config.data
     ahead = horizon or data.horizon
@@ -113,7 +124,15 @@ def moment_of(model: StationPDEModel, series: StationSeries, step: int, horizon:
         observed=_shown(values), forecast=_shown(clipped(output.observed[0]).numpy()),
         fields=_shown(fields.numpy(), axis=1), truth=_shown(truth.numpy(), axis=1),
         audit=audit(model, output, present, 0, HistoryCoverage.of(values[: data.history], series.reference)),
+        bands={} if calibration is None else _bands(calibration, model, output, values[: data.history], issue),
     )  # fmt: skip
+
+
+def _bands(
+    calibration: Calibration, model: StationPDEModel, output: Forecast, history: Array, issue: int
+) -> dict[str, Array]:
+    distributions = distributions_at(calibration, model, output, history, issue)
+    return {name: distributions.quantiles(name, BAND_LEVELS)[0] for name in distributions.names}
 
 
 def lifted(model: StationPDEModel, observed: Tensor, times: Tensor) -> Tensor:

@@ -19,8 +19,9 @@ import xarray as xr
 from fields import atomic, store
 from fields.errors import printable
 from fields.times import format_iso
-from fields.variables import STATE_VARIABLES, display_unit, to_display
+from fields.variables import display_unit, to_display
 from stationpde.errors import UsageError
+from stationpde.uncertainty import VARIABLES as DISTRIBUTED
 
 __all__ = ["FORMATS", "check_output", "output_for", "write_forecast"]
 
@@ -106,6 +107,7 @@ def _parquet(ds: xr.Dataset, target: Path, force: bool) -> None:
     import pyarrow.parquet as pq
 
     columns, units = _columns(ds), {n: ds[n].attrs.get("units", "") for n in ds.variables}
+    units |= {name: units.get(name.rpartition("_")[0], "") for name in columns if name not in units}
     fields = [
         pa.field(name, (array := pa.array(values)).type, metadata={"units": str(units.get(name, ""))})
         for name, values in columns.items()
@@ -121,9 +123,9 @@ def _csv(ds: xr.Dataset, target: Path, force: bool) -> None:
     columns = _columns(ds)
     heads, shown = [], []
     for name, values in columns.items():
-        base = name.removesuffix("_spread")
-        if base in STATE_VARIABLES:
-            spread = base != name
+        base = re.sub(r"_(q[0-9.]+|m[0-9]+)$", "", name.removesuffix("_spread"))
+        if base in DISTRIBUTED:
+            spread = name.endswith("_spread")
             heads.append(f"{name}[{display_unit(base, difference=spread)}]")
             shown.append([f"{x:.2f}" for x in to_display(base, values.astype(np.float64), difference=spread)])
         elif values.dtype.kind == "M":
@@ -159,8 +161,20 @@ def _columns(ds: xr.Dataset) -> dict[str, np.ndarray[Any, Any]]:
         return np.ascontiguousarray(np.broadcast_to(values, shape)).ravel()
 
     names = ["issue_time", "time", "lead", "station", "lat", "lon", "alt", *_FLAGS]
-    names += [str(name) for name in ds.data_vars if name not in _FLAGS]
+    names += [str(name) for name in ds.data_vars if name not in _FLAGS and ds[name].ndim <= 2]
     columns = {name: spread_out(name) for name in names}
+    columns |= {
+        f"{str(name).removesuffix('_quantile')}_q{level:g}": part.transpose("time", "station").values.ravel()
+        for name in ds.data_vars
+        if ds[name].dims == ("quantile", "time", "station")
+        for level, part in zip(ds["quantile"].values.tolist(), ds[name], strict=True)
+    }
+    columns |= {
+        f"{str(name).removesuffix('_member')}_m{number}": part.transpose("time", "station").values.ravel()
+        for name in ds.data_vars
+        if ds[name].dims == ("member", "time", "station")
+        for number, part in zip(ds["member"].values.tolist(), ds[name], strict=True)
+    }
     if columns["station"].dtype.kind == "U":
         columns["station"] = columns["station"].astype(object)
     return columns

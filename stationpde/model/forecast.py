@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from stationpde.model.residual import Course
+from stationpde.physics import to_observed
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -34,3 +36,10 @@ class Forecast:
     unguided: Float[Tensor, "batch lead station channel"] | None = None
     guided: Float[Tensor, "guess batch lead station channel"] | None = None
     courses: tuple[Course, Course] | None = None
+
+    @property
+    def guesses(self) -> Float[Tensor, "guess batch lead station channel"] | None:
+        """What the forecast mixes, as observed variables: its guesses and the field's own; None without guesses."""
+        if self.guided is None or self.unguided is None:
+            return None
+        return torch.cat([self.guided, to_observed(self.unguided)[None]])

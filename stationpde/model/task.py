@@ -112,6 +112,11 @@ class ModelLearner:
         """Return the forecast in observed variables, relative humidity clipped to its range."""
         return clipped(self.model(batch.history, batch.issue_time, batch.future.shape[1] or None).observed)
 
+    def outlook(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return the forecast as `predict` does, and the guesses that it mixes, whose spread tells of its error."""
+        forecast = self.model(batch.history, batch.issue_time, batch.future.shape[1] or None)
+        return clipped(forecast.observed), forecast.guesses
+
     @torch.no_grad()
     def calibrate(self, batches: Iterable[Batch], total: Callable[[Tensor], Tensor]) -> None:
         """Set the shares of guesses and simple forecasts on windows that nothing was trained on.

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["draw_series", "station_number"]
 
 
+# Shares of cases that the bands of a fan chart hold, the widest first; lightness alone tells them apart.
+_FAN = ((90, 0.15), (80, 0.15), (50, 0.25))
+
+
 def station_number(moment: Moment, station: str | None) -> int:
     """Return the index of a station in a forecast; None takes the first that reports."""
     if station is None:
@@ -58,12 +62,19 @@ def draw_series(
             panel.plot(hours, moment.observed[:, number, row], "o", ms=3, color=INK, label="observed")
             for other, values in (others or {}).items():
                 panel.plot(ahead, values[:, number, row], lw=1.2, color=FAINT, ls="--", label=other)
+            if name in moment.bands:
+                band = moment.bands[name][:, number]
+                for pair, (covered, alpha) in enumerate(_FAN):
+                    low, high = band[:, pair], band[:, -1 - pair]
+                    panel.fill_between(
+                        ahead, low, high, color=COLOURS[name], alpha=alpha, lw=0, label=f"{covered} % of cases"
+                    )
             panel.plot(ahead, moment.forecast[:, number, row], lw=2.0, color=COLOURS[name], label="forecast")
             panel.set_title(label_of(name), fontsize=9)
             panel.set_xlim(hours[0] - 0.5, hours[-1] + 0.5)
         hour_ticks(axes[-1, 0], most=14)
         axes[-1, 0].set_xlabel(f"hours since {format_time(moment.issue_time, 'minute')} UTC")
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=4)
+        figure.legend(handles, labels, loc="outside upper right", ncols=5)
         figure.suptitle(place, x=0.01, ha="left", fontsize=11, parse_math=False)
     return Path(output)

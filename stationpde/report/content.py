@@ -114,16 +114,19 @@ def _series(moment: Moment) -> dict[str, Any]:
         "scale": {},
         "observed": {},
         "forecast": {},
+        "bands": {},
     }
     for channel, name in enumerate(STATE_VARIABLES):
         observed, forecast = moment.observed[..., channel], moment.forecast[..., channel]
-        values = np.concatenate([observed.ravel(), forecast.ravel()])
+        band = moment.bands[name][..., [1, -2]] if name in moment.bands else forecast[..., None][..., :0]
+        values = np.concatenate([observed.ravel(), forecast.ravel(), band.ravel()])
         finite = values[np.isfinite(values)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
         offset, step = (low + high) / 2.0, max(high - low, 1e-6) / 65000.0
         packed["scale"][name] = [offset, step]
         for key, table in (("observed", observed), ("forecast", forecast)):
             packed[key][name] = _words((table - offset) / step)
+        packed["bands"][name] = [_words((band[..., k] - offset) / step) for k in range(band.shape[-1])]
     return packed
 
 

@@ -57,7 +57,7 @@
     const box = { left: 44, right: 10, top: 8, bottom: options.xlabel ? 38 : 24 };
     const svg = make("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "img",
       "aria-label": options.label || "" }, host);
-    const all = options.lines.flatMap((line) => line.y.filter(Number.isFinite));
+    const all = options.lines.flatMap((line) => [...line.y, ...(line.area || [])].filter(Number.isFinite));
     const xs = options.lines.flatMap((line) => line.x.filter(Number.isFinite));
     if (!all.length) { make("text", { x: box.left, y: height / 2 }, svg).textContent = "nothing observed"; return; }
     let low = Math.min(...all), high = Math.max(...all);
@@ -91,6 +91,13 @@
           make("circle", { cx: X(x), cy: Y(line.y[i]), r: line.size || 2.4, fill: line.color, "fill-opacity": line.opacity || 1 }, svg));
         continue;
       }
+      if (line.area) {
+        // Both ends in one outline: there along the upper, back along the lower.
+        const there = line.x.map((x, i) => `${X(x).toFixed(1)} ${Y(line.y[i]).toFixed(1)}`);
+        const back = line.x.map((x, i) => `${X(x).toFixed(1)} ${Y(line.area[i]).toFixed(1)}`).reverse();
+        make("path", { class: "band", d: `M${[...there, ...back].join("L")}Z`, fill: line.color, "fill-opacity": 0.22 }, svg);
+        continue;
+      }
       let path = "", pen = "M";
       line.x.forEach((x, i) => {
         if (!Number.isFinite(line.y[i])) { pen = "M"; return; }
@@ -116,11 +123,12 @@
   function startMap() {
     const { grid, relief, frames, stations, variables, series } = content;
     const cells = grid.height * grid.width, count = stations.id.length, steps = series.hours.length;
-    const layers = { forecast: {}, truth: {} }, observed = {}, forecast = {};
+    const layers = { forecast: {}, truth: {} }, observed = {}, forecast = {}, bands = {};
     for (const { name } of variables) {
       for (const layer of ["forecast", "truth"]) layers[layer][name] = bytes(frames[layer][name]);
       observed[name] = words(series.observed[name]);
       forecast[name] = words(series.forecast[name]);
+      bands[name] = series.bands[name].map(words);
     }
     const metres = words(relief.metres);
     const state = { time: frames.lead.length - 1, variable: "t", layer: "forecast", station: 0 };
@@ -259,7 +267,9 @@
         const seen = [], made = [], ahead = series.hours.slice(series.history);
         for (let k = 0; k < steps; k++) seen.push(value(observed, name, k * count + state.station));
         for (let k = 0; k < ahead.length; k++) made.push(value(forecast, name, k * count + state.station));
-        chart(place, { label, height: 125, past: 0, cursor: now, range: [series.hours[0], series.hours[steps - 1]], lines: [
+        const [low, high] = bands[name].map((end) => ahead.map((_, k) => value({ [name]: end }, name, k * count + state.station)));
+        const fan = low ? [{ x: ahead, y: high, area: low, color: "var(--c0)" }] : [];
+        chart(place, { label, height: 125, past: 0, cursor: now, range: [series.hours[0], series.hours[steps - 1]], lines: [...fan,
           { x: series.hours, y: seen, dots: true, color: "var(--ink)" }, { x: ahead, y: made, color: "var(--c0)", width: 2.2 }] });
       }
       $("station-name").textContent = stations.id[state.station];

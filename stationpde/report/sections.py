@@ -33,7 +33,7 @@ def sections(view: RunView, content: dict[str, Any]) -> list[str]:
     """Build the sections in order; those without anything to show are left out."""
     listed = []
     if "frames" in content:
-        listed.append(_map())
+        listed.append(_map(bool(view.moment is not None and view.moment.bands)))
     if view.scored is not None:
         listed += [_scores(view.scored, view.data), _altitude()]
         if view.scored.router is not None:
@@ -72,7 +72,7 @@ def _facts(rows: Iterable[tuple[str, str]]) -> str:
     return f'<div class="scroll"><table><tbody>{body}</tbody></table></div>'
 
 
-def _map() -> str:
+def _map(has_bands: bool) -> str:
     return _section(
         "Forecast",
         '<div class="columns"><div>',
@@ -93,7 +93,8 @@ def _map() -> str:
         '<h3 id="station-name"></h3><p class="hint" id="station-place"></p>',
         '<div class="keys"><span><b class="dot"></b>observed</span><span><b style="background:var(--c0)"></b>forecast'
         "</span></div>",
-        '<div id="series"></div><p class="hint">Hours since the forecast was issued.</p>',
+        '<div id="series"></div><p class="hint">Hours since the forecast was issued.'
+        + (" The band holds 80 of 100 cases." if has_bands else "") + "</p>",
         "</div></div>",
         name="forecast",
     )

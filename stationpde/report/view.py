@@ -27,6 +27,7 @@ from stationpde.forecasting import (
 from stationpde.physics import clipped
 from stationpde.plots import Relief
 from stationpde.runs import LoadedRun, load_run, observations_of_run
+from stationpde.uncertainty import calibration_of
 
 if TYPE_CHECKING:
     from fields.ingest import IngestOptions
@@ -212,7 +213,10 @@ def build_run_view(
     if scored is None:
         scored = score_run(model, source, windows, against, progress)
     default = int(source.windows.test[-1]) + model.config.data.history - 1
-    moment = moment_of(model, data.series, issue_step(data.series, model.config.data.history, at, default))
+    moment = moment_of(
+        model, data.series, issue_step(data.series, model.config.data.history, at, default),
+        calibration=calibration_of(loaded),
+    )  # fmt: skip
     check_clamped(gates, moment.audit.clamped)
     gates.close()
     terrain = dem if dem is not None else model.config.grid.dem

@@ -1,7 +1,7 @@
 """A run on disk: its configuration, its checkpoints and its result, and the rules for resuming it.
 
 ``config.toml`` and ``run.json`` (what the run is), ``metrics.jsonl``, ``checkpoints/``, ``best.json`` (the name of the
-best checkpoint), ``result.json`` (once training is done), ``lock``.
+best checkpoint), ``result.json`` (once training is done), ``calibration.json`` (once it is calibrated), ``lock``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["RunDirectory", "find_runs"]
 log = logging.getLogger(__name__)
 
 # Keys that may change between two starts of the same run: they do not change what is computed.
-FREE_KEYS = ("train.threads", "train.checkpoint_every")
+FREE_KEYS = ("train.threads", "train.checkpoint_every", "train.calibrate")
 
 
 class RunDirectory:
@@ -39,6 +39,7 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.best_path = self.path / "best.json"
         self.result_path = self.path / "result.json"
+        self.calibration_path = self.path / "calibration.json"
         self.lock = self.path / "lock"
 
     @property

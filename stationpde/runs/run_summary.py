@@ -13,7 +13,7 @@ from stationpde.runs import checkpoint_files, ownership
 from stationpde.runs.lock import RunLock
 from stationpde.runs.metrics_log import damaged_lines, read_metrics
 from stationpde.runs.run_directory import RunDirectory
-from stationpde.runs.sealed import read_plain
+from stationpde.runs.sealed import read_plain, read_sealed
 
 __all__ = ["collect", "inspect", "summary"]
 
@@ -48,6 +48,8 @@ def inspect(run: RunDirectory) -> dict[str, Any]:
         problems[run.best_path.name] = _problem(lambda: run.require_best(run.best() or {}))
     if run.result_path.exists():
         problems[run.result_path.name] = _problem(run.result)
+    if run.calibration_path.exists():
+        problems[run.calibration_path.name] = _problem(lambda: read_sealed(run.calibration_path))
     for path in checkpoint_files.listed(run.checkpoints):
         problems[path.name] = _problem(partial(_check_checkpoint, run, path))
     problems["metrics.jsonl"] = _problem_of_metrics(run)

@@ -46,6 +46,8 @@ COMMANDS = {
     "fields/synthetic/reader.py": [("data", "ingest")],
     "fields/times.py": [("data", "ingest")],
     "fields/units.py": [("data", "ingest")],
+    "stationpde/forecasting/uncertain.py": [("forecast",)],
+    "stationpde/uncertainty/exceedance.py": [("forecast",)],
     "pde_ops/benchmarking/devices.py": [("ops", "bench")],
     "stationpde/physics/kernel_cards.py": [("ops", "show")],
     "stationpde/config/tree.py --variant": [("train",)],

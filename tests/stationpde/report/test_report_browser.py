@@ -1,8 +1,12 @@
 """The report in a real browser: the slider is moved, stations are clicked, nothing complains, a phone can read it."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from browser_pipe import CHROMIUM, Browser
+from fields.variables import STATE_VARIABLES
 from reported_run import HOSTILE, reported_view
 from stationpde.report import write_page
 
@@ -105,3 +109,18 @@ def test_the_play_button_moves_time_by_itself(quiet, report):
     quiet.wait_for("document.getElementById('when').textContent.includes('at issue')", 20)
     quiet.click("#play")
     assert quiet.run("document.getElementById('play').textContent") == "Play"
+
+
+def test_a_calibrated_run_has_a_band_around_each_series_on_a_phone_too(quiet, tmp_path):
+    view = reported_view()
+    sides = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0])
+    bands = {name: view.moment.forecast[..., c, None] + sides for c, name in enumerate(STATE_VARIABLES)}
+    page = write_page(replace(view, moment=replace(view.moment, bands=bands)), tmp_path / "fan.html")
+    quiet.look_at(page, 390, 844, phone=True)
+    band = "[...document.querySelectorAll('#series .band')].map(p => p.getAttribute('d'))"
+    before = quiet.run(band)
+    assert len(before) == len(STATE_VARIABLES) and not any("NaN" in path for path in before)
+    assert "80 of 100" in quiet.run("document.body.textContent")
+    quiet.click("[data-station='7']")
+    assert quiet.run(band) != before
+    assert quiet.run("document.documentElement.scrollWidth") <= 390
