@@ -64,12 +64,13 @@ def calibrations_of(runs: Sequence[LoadedRun], request: ForecastRequest) -> list
 
 
 def distributions_at(
-    calibration: Calibration, model: StationPDEModel, output: Forecast, history: Array, issue_time: int
-) -> Distributions:
-    """Return the distributions of a forecast of one window at the stations of its model."""
+    calibration: Calibration, model: StationPDEModel, output: Forecast, history: Array, issue_time: int,
+    leads: int | None = None,
+) -> Distributions:  # fmt: skip
+    """Return the distributions of a forecast of one window at the stations of its model; of its first ``leads``."""
     stations = model.sites.stations
-    forecast = clipped(output.observed).double().cpu().numpy()
-    guesses = None if output.guesses is None else output.guesses.double().cpu().numpy()
+    forecast = clipped(output.observed[:, :leads]).double().cpu().numpy()
+    guesses = None if output.guesses is None else output.guesses[:, :, :leads].double().cpu().numpy()
     step = model.config.data.step_seconds
     signals = signals_of(history[None], forecast, np.array([issue_time]), step, stations.lon, guesses)
     trained = model.sites.number.cpu().numpy() >= 0
@@ -97,12 +98,16 @@ def with_distributions(
     forecast: xr.Dataset, distributions: Distributions, request: ForecastRequest, copula: Copula | None,
     stations: Stations, issue_time: int,
 ) -> xr.Dataset:  # fmt: skip
-    """Add quantiles, the speed of the wind, probabilities and joint scenarios to a forecast."""
+    """Add quantiles, the speed of the wind, probabilities and joint scenarios to a forecast.
+
+    Leads that no distribution reaches, beyond the horizon of training, are missing in them.
+    """
     levels = DEFAULT_LEVELS if request.quantiles is None else request.quantiles
+    leads = forecast.sizes["time"]
     variables: dict[str, Any] = {}
     for name in distributions.names if levels else ():
         about = cf_attributes(name)
-        values = from_display(name, distributions.quantiles(name, (*levels, 0.5))[0])
+        values = _lengthened(from_display(name, distributions.quantiles(name, (*levels, 0.5))[0]), leads, 0)
         if name not in forecast:
             variables[name] = (
                 ("time", "station"), values[..., -1].astype(np.float32),
@@ -127,9 +132,16 @@ def with_distributions(
         for name, values in drawn.items():
             about = cf_attributes(name)
             about["long_name"] += ", joint scenarios"
-            cells = from_display(name, values).astype(np.float32)
+            cells = _lengthened(from_display(name, values), leads, 1).astype(np.float32)
             forecast[f"{name}_member"] = (("member", "time", "station"), cells, about)
     return forecast
+
+
+def _lengthened(values: Array, leads: int, axis: int) -> Array:
+    """Return values whose leads are continued by missing ones."""
+    width = [(0, 0)] * values.ndim
+    width[axis] = (0, leads - values.shape[axis])
+    return np.pad(values.astype(np.float64), width, constant_values=np.nan)
 
 
 @xr.register_dataset_accessor("exceedance")
@@ -155,6 +167,7 @@ class Exceedance:
         threshold, forecast = Threshold.parse(text), self._forecast
         if self.distributions is not None and threshold.name in self.distributions.names:
             below = self.distributions.probability_below(threshold.name, threshold.value)[0]
+            below = _lengthened(below, forecast.sizes["time"], 0)
         elif f"{threshold.name}_quantile" in forecast:
             below = self._from_quantiles(threshold)
         else:
@@ -164,9 +177,12 @@ class Exceedance:
             )  # fmt: skip
         words = "above" if threshold.is_above else "below"
         about = {"units": "1", "long_name": f"Probability of {threshold.text}", "threshold": threshold.text}
-        values = (1.0 - below if threshold.is_above else below).astype(np.float32)
+        values = 1.0 - below if threshold.is_above else below
+        certain = threshold.certain()
+        if certain is not None:
+            values = np.where(np.isfinite(values), certain, np.nan)
         coords = {name: forecast[name] for name in ("time", "lead", "station") if name in forecast.coords}
-        return xr.DataArray(values, coords, ("time", "station"), f"{threshold.name}_{words}", about)
+        return xr.DataArray(values.astype(np.float32), coords, ("time", "station"), f"{threshold.name}_{words}", about)
 
     def _from_quantiles(self, threshold: Threshold) -> Array:
         quantiles = self._forecast[f"{threshold.name}_quantile"].transpose("time", "station", "quantile")
