@@ -14,7 +14,6 @@ from cli._errors import Boundary, ExitCode, explain
 from cli._globals import Globals
 from pde_ops import errors
 
-
 OURS = str(Path(cli.__file__).parent / "gone.json")
 
 
