@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from fields.units import conversion
 from fields.variables import cf_attributes, from_display
 from stationpde.errors import UsageError
 from stationpde.physics import clipped
@@ -185,11 +186,32 @@ class Exceedance:
         return xr.DataArray(values.astype(np.float32), coords, ("time", "station"), f"{threshold.name}_{words}", about)
 
     def _from_quantiles(self, threshold: Threshold) -> Array:
-        quantiles = self._forecast[f"{threshold.name}_quantile"].transpose("time", "station", "quantile")
-        levels = quantiles["quantile"].values
+        """Read the probability of less between the quantiles, in the unit that they have."""
+        name = f"{threshold.name}_quantile"
+        quantiles = self._forecast[name]
+        lost = [dimension for dimension in ("time", "station", "quantile") if dimension not in quantiles.dims]
+        if lost:
+            raise _unreadable(f"`{name}` has no dimension `{lost[0]}`", "select with a list, such as isel(station=[0])")
+        levels = np.asarray(quantiles["quantile"].values, np.float64)
+        if not ((levels > 0.0) & (levels < 1.0)).all() or len(np.unique(levels)) < len(levels):
+            raise _unreadable(
+                "the levels of `quantile` do not lie between 0 and 1, each once", "give the forecast itself"
+            )
+        unit = str(quantiles.attrs.get("units", ""))
+        if not unit:
+            raise _unreadable(
+                f"`{name}` has no units attribute", "keep the attributes: xr.set_options(keep_attrs=True)"
+            )
+        order = np.argsort(levels)
+        cells = quantiles.transpose("time", "station", "quantile").values[..., order].astype(np.float64)
+        values, levels = conversion(threshold.name, unit).to_si(cells), levels[order]
         limit = float(from_display(threshold.name, threshold.value))
-        below = np.empty(quantiles.shape[:2])
-        for place in np.ndindex(*below.shape):
-            values = quantiles.values[place].astype(np.float64)
-            below[place] = np.interp(limit, values, levels, left=0.5 * levels[0], right=0.5 * (1.0 + levels[-1]))
+        below = np.full(values.shape[:2], np.nan)
+        for place in zip(*np.nonzero(np.isfinite(values).all(axis=-1)), strict=True):
+            outside = {"left": 0.5 * levels[0], "right": 0.5 * (1.0 + levels[-1])}
+            below[place] = np.interp(limit, values[place], levels, **outside)
         return below
+
+
+def _unreadable(what: str, do: str) -> UsageError:
+    return UsageError(f"no probability can be read: {what}", code="SPDE-Q013", do=do)

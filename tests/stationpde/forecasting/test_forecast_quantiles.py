@@ -257,3 +257,42 @@ def test_runs_together_have_the_mean_of_their_quantiles(run, forecast, tmp_path)
     both = StationPDE.load(run, other).forecast(dataset(), stations=PLACES)
     np.testing.assert_allclose(both["t_quantile"], forecast["t_quantile"], rtol=1e-6)
     assert "t_spread" in both
+
+
+def test_a_file_whose_quantiles_were_changed_is_read_as_it_is_or_refused(forecast):
+    plain = forecast.copy()  # as from a file: without the whole distributions
+    expected = plain.exceedance("t > 5 degC")
+    celsius = plain.assign(t_quantile=(plain["t_quantile"] - 273.15).assign_attrs(units="degC"))
+    np.testing.assert_allclose(celsius.exceedance("t > 5 degC"), expected, atol=1e-4)
+    knots = plain.assign(ff_quantile=(plain["ff_quantile"] / 0.514444).assign_attrs(units="kt"))
+    np.testing.assert_allclose(knots.exceedance("ff > 5 m/s"), plain.exceedance("ff > 5 m/s"), atol=1e-3)
+    shuffled = plain.isel(quantile=[3, 1, 2, 0, 6, 5, 4])
+    np.testing.assert_array_equal(shuffled.exceedance("t > 5 degC"), expected)
+    gone = plain.where(plain["station"] != plain["station"][0]).exceedance("t > 5 degC")
+    assert np.isnan(gone[:, 0]).all() and np.isfinite(gone[:, 1:]).all()
+    for changed in (
+        plain.isel(quantile=3), plain.isel(station=0), plain.mean("time"), plain.rename(station="site"),
+        plain.assign_coords(quantile=plain["quantile"] * 100), plain.isel(quantile=[1, 1]),
+        plain.assign(t_quantile=plain["t_quantile"].drop_attrs()),
+    ):  # fmt: skip
+        with pytest.raises(UsageError) as problem:
+            changed.exceedance("t > 5 degC")
+        assert problem.value.code == "SPDE-Q013" and problem.value.do
+
+
+def test_a_forecast_in_other_units_is_not_written_under_the_heading_of_ours(forecast, tmp_path):
+    for name in ("u", "u_quantile"):
+        changed = forecast.assign({name: (forecast[name] * 3.6).assign_attrs(units="km/h")})
+        with pytest.raises(UsageError, match=r"is in \[km/h\], a forecast has it in \[m s-1\]"):
+            StationPDE.write(changed, tmp_path / "fc.csv")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wish", [{"quantiles": 0.0}, {"quantiles": "0.1,0.5"}, {"exceed": 5}])
+def test_one_value_in_place_of_several_ends_in_a_typed_error(run, wish):
+    with pytest.raises(UsageError):
+        StationPDE.load(run).forecast(dataset(), **wish)
+
+
+def test_one_level_is_a_list_of_one(run):
+    assert StationPDE.load(run).forecast(dataset(), quantiles=0.5, exceed=None)["quantile"].values.tolist() == [0.5]
