@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.network_settings import NETWORKS
 from stationpde.evaluation import (
     LONG_NAMES,
     Cell,
@@ -26,13 +27,16 @@ __all__ = ["results_block", "with_results"]
 
 # Our model; where it has no cell at some horizon yet, as it was with the recipe of before.
 OURS = ("default", "default:recipe_former")
+# Settings of the proving ground that are all stations of a record: other regions.
+REGIONS = ("us", "metar")
 _BEGIN = "<!-- results: written by `python -m benchmarks --render` from benchmarks/cells -->"
 _END = "<!-- end of results -->"
 
 
 def results_block(folder: Path) -> str:
     """Return the tables, one for each protocol and record that our model was scored on."""
-    cells = [read_cell(path) for path in sorted(folder.glob("*.json"))]
+    folders = [folder, *(folder / "networks" / name for name in REGIONS)]
+    cells = [read_cell(path) for one in folders for path in sorted(one.glob("*.json"))]
     parts = []
     for of_record in _by_record(cells):
         if tables := _tables(of_record):
@@ -89,10 +93,12 @@ def _caption(horizons: Sequence[HorizonResults], ours: str) -> str:
     seeds = _seeds({horizon.hours: len(horizon.cells[ours]) for horizon in horizons})
     peers = max(len(horizon.cells) for horizon in horizons) - 1
     cap = "" if task.cap is None else f", {task.cap / 60:g} CPU-minutes for each learned model"
-    of = f"{data['stations']} stations"
+    record = data["name"].partition("/")[0]
+    record = NETWORKS[record].record if record in NETWORKS else record
+    of = f"{data['stations']:,} stations"
     of = f"the {of} of" if "kept" not in data else f"{of} that were left out of training, {data['kept']} kept, of"
     return (
-        f"MSE {hours} ahead, {step}, at {of} `{data['name'].partition('/')[0]}`, "
+        f"MSE {hours} ahead, {step}, at {of} `{record}`, "
         f"{data['windows']['test']:,} test windows from {data['split']['test'][0][:10]} on; {peers} other models, "
         f"{seeds}{cap}{', our model with its former recipe' if task.recipe == 'former' else ''}:"
     )
