@@ -1,9 +1,8 @@
 """Cost of the uncertainty: time of a forecast with seven quantiles over one without, and of calibrating over training.
 
 ``python -m benchmarks.uncertainty`` makes up a network of 1,866 stations, trains a model of the default size for a few
-steps (what a forecast costs does not depend on how well it was trained), calibrates it and repeats forecasts. The share of
-calibrating is of this short training; ``--run RUN --obs STORE`` takes a trained run instead, whose record says how long
-its training took.
+steps (what a forecast costs does not depend on how well it was trained), calibrates it and repeats forecasts. The share
+of calibrating is of this short training; ``--run RUN --obs STORE`` takes a trained run instead.
 """
 
 from __future__ import annotations
