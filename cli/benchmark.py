@@ -94,7 +94,7 @@ def benchmark(
     if never and (plan.out / "results.json").exists():
         raise typer.BadParameter(f"{plan.out} holds a benchmark already", param_hint="--resume")
     results = measured(plan)
-    distributions = scored_distributions(plan) if uncertainty else None
+    distributions = distributions_of(plan) if uncertainty else None
     pictures = draw_results(results, target)
     for path in pictures.values():
         console.text(str(path))
@@ -139,8 +139,8 @@ def measured(plan: Any, command: str = "benchmark") -> Any:
     return results
 
 
-def scored_distributions(plan: Any) -> dict[str, Any]:
-    """Score the distributions of a plan's models; print the CRPS and the paths of the tables."""
+def distributions_of(plan: Any) -> dict[str, Any]:
+    """Compute scores of the distributions of a plan's models; print the CRPS and the paths of the tables."""
     from stationpde.data import load_series
     from stationpde.evaluation import Task, contestant, run_uncertainty
 
