@@ -53,7 +53,7 @@ class CellDistributions:
 def distributions_on_cells(
     calibration: Calibration, model: StationPDEModel, history: Array, issue: int, horizon: int
 ) -> CellDistributions:
-    """Forecast at every few cells of a model's grid, where no station stands.
+    """Compute distributions at every few cells of a model's grid, where no station stands.
 
     Parameters
     ----------
