@@ -75,7 +75,7 @@ _PRESET = typer.Option(metavar="NAME", help="Settings to start from: weather2k, 
 Preset = Annotated[str, _PRESET]
 PresetOrNone = Annotated[str | None, _PRESET]
 Variant = Annotated[str, typer.Option(metavar="default|field|paper", help="Variant of the model.")]
-Recipe = Annotated[str, typer.Option(metavar="default|paper|travel", help="Recipe of training.")]
+Recipe = Annotated[str, typer.Option(metavar="default|paper|former", help="Recipe of training.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("-c", "--config", metavar="FILE", help="TOML file with keys that differ from the preset.")
 ]
