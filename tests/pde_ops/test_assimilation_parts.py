@@ -127,7 +127,7 @@ def test_a_mean_over_whole_steps_is_the_trapezoidal_rule() -> None:
 # Observations
 
 
-def equivalents(source: Any, **options: Any) -> Any:
+def equivalents(source: Any) -> Any:
     step = tracer_step()
     state = normal(1, 1, NY, NX, seed=4)
     problem = FourDVar(
@@ -137,7 +137,6 @@ def equivalents(source: Any, **options: Any) -> Any:
         controls=[State({"c": Diagonal("1 K")})],
         observations=[source],
         closures=windy,
-        **options,
     )
     with torch.no_grad():
         states = po.integrate(step, state, 6, windy, keep=1)[:, 0, 0]
@@ -273,7 +272,7 @@ def coefficients_of(cap: float | None, factor: float) -> LatentCoefficients:
 def test_a_coefficient_is_lognormal_in_its_factor(factor: float, chi: float) -> None:
     latent = coefficients_of(None, factor)
     value = latent.values(latent.raw(torch.tensor([chi], dtype=torch.float64)))
-    assert float(value[0]) == pytest.approx(20e6 / 3600.0 * factor**chi, rel=1e-9)
+    assert float(value[0]) == pytest.approx(20e6 / 3600.0 * factor**chi, rel=1e-6)  # the start is stored in single
 
 
 def test_a_coefficient_never_reaches_its_cap() -> None:
@@ -281,9 +280,9 @@ def test_a_coefficient_never_reaches_its_cap() -> None:
     chi = torch.tensor([0.0], dtype=torch.float64, requires_grad=True)
     value = latent.values(latent.raw(chi))[0]
     (slope,) = torch.autograd.grad(value, chi)
-    assert float(slope[0] / value) == pytest.approx(math.log(1.5), rel=1e-9)
+    assert float(slope[0] / value.detach()) == pytest.approx(math.log(1.5), rel=1e-9)
     far = latent.values(latent.raw(torch.tensor([8.0], dtype=torch.float64)))
-    assert float(value) < float(far[0]) <= 30e6 / 3600.0
+    assert float(value.detach()) < float(far[0]) <= 30e6 / 3600.0
 
 
 # Linear algebra

@@ -141,11 +141,11 @@ def burgers_problem(backend: str = "torch", **options: Any) -> FourDVar:
         window=STEPS,
         controls=[State({"u": Gaussian("1 m/s", length="6 km")}), Coefficient("kappa", factor=2.0)],
         observations=[
-            Points("u", PLACES, time=(MINUTES, "min"), values=(2.0 + 0.5 * normal(3, 5, seed=6), "m/s"), error="0.5 m/s"),
+            Points("u", PLACES, time=(MINUTES, "min"), values=(2 + 0.5 * normal(3, 5, seed=6), "m/s"), error="0.5 m/s"),
             AreaMeans(
                 "u", torch.ones(NY, NX), time="1 hour", values=([7.0], "km/hour"), error="1 km/hour", over="20 min"
             ),
-            Function(lambda a: a["u"][2, :2].square(), time="35 min", values=([6, 3], "m**2/s**2"), error="1 m**2/s**2"),
+            Function(lambda a: a["u"][2, :2] ** 2, time="35 min", values=([6, 3], "m**2/s**2"), error="1 m**2/s**2"),
         ],
         **options,
     )  # fmt: skip
