@@ -6,10 +6,12 @@ covariance
 .. math:: A^{-1} = (I + G^\top G)^{-1} = I - \sum_k \frac{\lambda_k}{1 + \lambda_k} v_k v_k^\top
 
 with :math:`\lambda_k, v_k` the eigenpairs of :math:`G^\top G`: each says how much better than the background the
-observations know one direction. There are at most as many as observations, and mostly a few tens matter. They are found
-by a block Krylov method with full orthogonalisation, in the smaller of the spaces of controls and of observations. A
-pair that has not converged is left out, which errs on the safe side: no variance comes out too small, and none too
-large by more than the factor :math:`1 + \lambda` of the largest pair left out, which is reported.
+observations know one direction. There are at most as many as observations, and mostly a few tens matter.
+
+Up to 512 observations, :math:`G` is computed row by row, each by one adjoint, and its singular values are exact. Beyond
+that, pairs are found by a block Krylov method with full orthogonalisation, in the smaller of the spaces of controls and
+of observations. A pair that has not converged is left out, which errs on the safe side: no variance comes out too
+small, and none too large by more than the factor :math:`1 + \lambda` of the largest pair left out, which is reported.
 
 References
 ----------
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from .estimate import Estimate
 
 __all__ = ["Uncertainty", "uncertainty_of"]
+
+DIRECT = 512  # observations: so many adjoints take no longer than Krylov's products, each an adjoint and a tangent
+MOST_NUMBERS = 50_000_000  # of G in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +87,11 @@ class Uncertainty:
             return {}
         index = problem.layout.coefficients.index
         spread = self.of(lambda inputs: inputs.coefficients[index]).tolist()
-        found: dict[str, Any] = {}
+        deviations: dict[str, Any] = {}
         for name, deviation in zip(problem.layout.coefficients.names, spread, strict=True):
             symbol = next(s for s in module.symbols if s.name == name)
-            found[name] = registry.Quantity(deviation, symbol.unit).to(symbol.declared_unit)
-        return found
+            deviations[name] = registry.Quantity(deviation, symbol.unit).to(symbol.declared_unit)
+        return deviations
 
     def of(self, function: Callable[[Inputs], Tensor]) -> Tensor:
         """Return the standard deviation of each number that a function computes from the estimate, to first order.
@@ -155,7 +160,9 @@ def uncertainty_of(
     count, size = linearisation.departures.shape[0], like.shape[0]
     # λ/(1 + λ) below the resolution is not worth a direction.
     least = resolution / (1.0 - resolution)
-    if size <= count:
+    if count <= min(DIRECT, size) and count * size <= MOST_NUMBERS:
+        gains, vectors, unresolved = _by_rows(linearisation, rank, least)
+    elif size <= count:
         gains, vectors, unresolved = leading_pairs(
             lambda v: linearisation.adjoint(linearisation.tangent(v)), size, like, rank, least, seed
         )
@@ -167,3 +174,14 @@ def uncertainty_of(
         pulled = [linearisation.adjoint(w) / gain.sqrt() for w, gain in zip(in_observations, gains, strict=True)]
         vectors = torch.stack(pulled) if pulled else like.new_zeros(0, size)
     return Uncertainty(estimate, gains, vectors, unresolved)
+
+
+def _by_rows(linearisation: Linearisation, rank: int, least: float) -> tuple[Tensor, Tensor, float]:
+    """Return the eigenpairs from G itself, one adjoint for each observation."""
+    units = torch.eye(linearisation.departures.shape[0], dtype=linearisation.departures.dtype)
+    rows = torch.stack([linearisation.adjoint(unit.to(linearisation.departures)) for unit in units])
+    _, singular, directions = torch.linalg.svd(rows, full_matrices=False)
+    gains = singular.square()
+    present = min(rank, int((gains > least).sum()))
+    unresolved = float(gains[present]) if present < len(gains) else 0.0
+    return gains[:present], directions[:present], unresolved

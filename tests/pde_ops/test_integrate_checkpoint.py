@@ -11,6 +11,7 @@ from torch import Tensor
 
 import pde_ops as po
 from pde_ops.backends.fused.build import find_compiler
+from pde_ops.integrators import Integrator
 from pde_ops.ops import advection_upwind3, laplacian
 
 u, c = po.Field("u", "m/s"), po.Field("c", "K")
@@ -22,7 +23,7 @@ STEPS = 11
 BACKENDS = ["torch", pytest.param("fused", marks=pytest.mark.skipif(find_compiler() is None, reason="no C compiler"))]
 
 
-def make_step(backend: str = "torch") -> po.integrators.Integrator:
+def make_step(backend: str = "torch") -> Integrator:
     return po.integrators["heun"](SYSTEM.compile(GRID, backend=backend).double(), dt=60.0)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import pde_ops as po
 from pde_ops.assimilation import FourDVar, Gaussian, Places, Points, Source, State
+from pde_ops.integrators import Integrator
 from pde_ops.ops import advection_upwind3, laplacian
 
 c, u = po.Field("c", "K"), po.Field("u", "m/s", component="x")
@@ -28,7 +29,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def tracer_step(backend: str = "torch") -> po.integrators.Integrator:
+def tracer_step(backend: str = "torch") -> Integrator:
     return po.integrators["ssprk3"](CARRIED.compile(GRID, backend=backend).double(), dt=DT)
 
 
