@@ -70,16 +70,14 @@ def observe(seed: int = 0, backend: str = "torch") -> tuple[Places, torch.Tensor
 
 def assimilate(places: Places, readings: torch.Tensor, backend: str = "torch") -> tuple[Estimate, Uncertainty]:
     """Return the estimate of releases and diffusivity, and its uncertainty."""
+    hours = list(range(1, HOURS + 1))
     problem = FourDVar(
         stepper(backend),
         torch.zeros(1, 1, CELLS, CELLS, dtype=torch.float64),  # the air is clean at first
         window=f"{HOURS} hours",
         controls=[Source("release", Gaussian("10 kg/km**2/hour", length="6 km")), Coefficient("kappa", factor=2.0)],
         observations=[
-            Points(
-                "c", places, time=(list(range(1, HOURS + 1)), "hours"), values=(readings, "mg/m**2"),
-                error=f"{NOISE} mg/m**2",
-            )
+            Points("c", places, time=(hours, "hours"), values=(readings, "mg/m**2"), error=f"{NOISE} mg/m**2")
         ],
         closures=wind,
     )
@@ -112,21 +110,19 @@ def draw(places: Places, readings: torch.Tensor, estimate: Estimate, known: Unce
     top = per_hour * float(true_release().max())
     images = []
     for ax, (title, field) in zip(axes, maps.items()):
-        colours = {"cmap": "viridis", "vmax": 10.0} if title.startswith("standard") else {"cmap": "cividis", "vmax": top}
-        images.append(
-            ax.imshow(per_hour * field.numpy(), origin="lower", extent=(0, size, 0, size), vmin=0.0, **colours)
-        )
+        cmap, highest = ("viridis", 10.0) if title.startswith("standard") else ("cividis", top)
+        shown, extent = per_hour * field.numpy(), (0, size, 0, size)
+        images.append(ax.imshow(shown, origin="lower", extent=extent, cmap=cmap, vmin=0.0, vmax=highest))
         east, north = km * (places.columns + 0.5), km * (places.rows + 0.5)
-        marks = ax.scatter(
-            east, north, c=readings[-1].numpy(), cmap="Reds", s=22, edgecolor="white", linewidth=0.6, vmin=0.0, vmax=30.0
-        )
+        look = {"cmap": "Reds", "s": 22, "edgecolor": "white", "linewidth": 0.6, "vmin": 0.0, "vmax": 30.0}
+        marks = ax.scatter(east, north, c=readings[-1].numpy(), **look)
         for row, column in STACKS:
             ax.plot(km * (column + 0.5), km * (row + 0.5), "x", color="deepskyblue", ms=8, mew=2)
         ax.set(title=title, xlabel="x [km]", xlim=(0, size), ylim=(0, size))
     axes[0].set_ylabel("y [km]")
     figure.colorbar(images[1], ax=axes[1], label="release [kg/km²/h]", extend="both", shrink=0.8, pad=0.01)
     figure.colorbar(images[2], ax=axes[2], label="its deviation [kg/km²/h]", shrink=0.8, pad=0.01)
-    figure.colorbar(marks, ax=axes, label="last reading [mg/m²]", extend="both", shrink=0.9, pad=0.01)
+    figure.colorbar(marks, ax=axes[0], label="last reading [mg/m²]", extend="both", shrink=0.8, pad=0.01)
     amount, error = total(estimate, known)
     value, spread = estimate.coefficients["kappa"].magnitude, known.coefficients["kappa"].magnitude
     figure.suptitle(

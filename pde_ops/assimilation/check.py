@@ -103,8 +103,8 @@ def check(problem: FourDVar, chi: Float[Tensor, " control"] | None = None, *, se
         gone = float((change + size * pushed.double()).norm())
         tangent_errors.append(gone / max(size * float(pushed.double().norm()), 1e-300))
     order = _order(remainders, here.cost, like.dtype)
-    passed = dot_product_error <= TOLERANCE[like.dtype] and abs(order - 2.0) <= 0.2
-    return Check(dot_product_error, SIZES, tuple(gradient_errors), tuple(tangent_errors), order, passed)
+    is_right = dot_product_error <= TOLERANCE[like.dtype] and abs(order - 2.0) <= 0.2
+    return Check(dot_product_error, SIZES, tuple(gradient_errors), tuple(tangent_errors), order, is_right)
 
 
 def _order(remainders: list[float], cost: float, dtype: torch.dtype) -> float:

@@ -139,9 +139,9 @@ class Uncertainty:
         return variance.clamp(min=0.0).sqrt()
 
     def __str__(self) -> str:
-        known = int((self.gains >= 1.0).sum())
+        better = int((self.gains >= 1.0).sum())
         lines = [
-            f"{len(self.gains)} directions, {known} of which the observations know better than the background; "
+            f"{len(self.gains)} directions, {better} of which the observations know better than the background; "
             f"largest gain left out: {self.unresolved:.2g}"
         ]
         values = self.estimate.coefficients
