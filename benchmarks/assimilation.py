@@ -2,9 +2,9 @@
 
 A fifth of the stations of a region is withheld. From the others, every hour, four analyses of wind and temperature are
 made and compared at the withheld ones: ``idw`` and ``detrended`` (the lifts of that hour), ``persisted`` (the
-``detrended`` lift of the hour before), and ``4dvar``: the state is carried for an hour by wind and mixing, by forces
-and by a heating that are sought, from the analysis of the hour before, and corrected so that it meets the stations of the
-hour. Withheld stations enter none of them. Temperature is carried as reduced to sea level by 6.5 K/km.
+``detrended`` lift of the hour before), and ``4dvar``: wind, mixing, and forces and a heating that are sought carry the
+analysis of the hour before for an hour, corrected so that it meets the stations of the hour. Withheld stations enter
+none of them. Temperature is carried as reduced to sea level by 6.5 K/km.
 
 Every hour is written to ``out/assimilation/NAME.json`` at once; the same command goes on where it was stopped.
 """
