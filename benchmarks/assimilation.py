@@ -54,30 +54,33 @@ EQUATIONS = po.PDESystem("carried wind and warmth", {
 
 @dataclass(frozen=True)
 class Network:
-    """Hourly values of the stations of a region, SI, NaN = missing."""
+    """Values of the stations of a region, SI, NaN = missing, and the hours since the row before."""
 
     lat: np.ndarray
     lon: np.ndarray
     alt: np.ndarray
     values: dict[str, np.ndarray]
     is_withheld: np.ndarray
+    since: np.ndarray
 
 
 def read(name: str, hours: int, seed: int) -> Network:
     """Read a network from the folder of real data beside the checkout."""
     shared = Path(os.environ.get("STATIONPDE_SHARED", ROOT.parent / "shared"))
     with np.load(shared / "data" / name / "observations.npz", allow_pickle=False) as file:
-        arrays = {key: file[key] for key in ("obs", "variables", "lat", "lon", "alt_m")}
+        arrays = {key: file[key] for key in ("obs", "variables", "time", "lat", "lon", "alt_m")}
     south, north, west, east = REGIONS[name]
     inside = (arrays["lat"] > south) & (arrays["lat"] < north) & (arrays["lon"] > west) & (arrays["lon"] < east)
     inside &= np.isfinite(arrays["alt_m"])
     names = [str(variable) for variable in arrays["variables"]]
-    values = {n: arrays["obs"][:hours, inside, names.index(n)].astype(np.float64) for n in VARIABLES}
+    values = {n: arrays["obs"][:, inside, names.index(n)].astype(np.float64) for n in VARIABLES}
     values["t"] = values["t"] + (273.15 if np.nanmedian(values["t"]) < 150.0 else 0.0)
     reporting = np.isfinite(np.stack(list(values.values()))).any((0, 1))
     lat, lon, alt = (arrays[key][inside][reporting].astype(np.float64) for key in ("lat", "lon", "alt_m"))
     withheld = np.random.default_rng(seed).random(lat.size) < 0.2
-    return Network(lat, lon, alt, {n: array[:, reporting] for n, array in values.items()}, withheld)
+    since = np.diff(arrays["time"][:hours], prepend=arrays["time"][0]) // np.timedelta64(1, "h")
+    chosen = {n: array[:hours, reporting] for n, array in values.items()}  # the stations are those of the whole record
+    return Network(lat, lon, alt, chosen, withheld, since)
 
 
 def lifted(network: Network, method: str, targets: tuple[Any, Any, Any], hour: int) -> dict[str, np.ndarray]:
@@ -109,11 +112,20 @@ class Cycle:
         return torch.as_tensor(np.stack(maps), dtype=torch.float64)[None]
 
     def advance(self, state: Tensor, hour: int) -> tuple[Tensor, dict[str, float]]:
-        """Return the state of an hour from that of the hour before, and how the minimisation went."""
+        """Return the state of an hour from that of the hour before, and how the minimisation went.
+
+        In an hour without any report the state is carried on.
+        """
+        since = int(self.network.since[hour])
+        observed = self._observed(hour, since)
+        if not observed:
+            still = {name: torch.zeros(1, *self.spec.shape, dtype=torch.float64) for name in ("Fu", "Fv", "Q")}
+            with torch.no_grad():
+                return po.integrate(self.step, state, round(since * 3600.0 / self.step.dt), still), {}
         one = {"u": Gaussian("1.5 m/s", LENGTH), "v": Gaussian("1.5 m/s", LENGTH), "t": Gaussian("1 K", LENGTH)}
         trends = [Source(n, Gaussian("1.5 m/s/hour", LENGTH)) for n in ("Fu", "Fv")]
         problem = FourDVar(
-            self.step, state, window="1 hour", observations=self._observed(hour),
+            self.step, state, window=f"{since} hours", observations=observed,
             controls=[State(one), *trends, Source("Q", Gaussian("1.5 K/hour", "250 km")), Coefficient("kappa", 2.0)],
         )  # fmt: skip
         estimate = problem.solve(precision=0.5)  # half a deviation, over thousands of unknowns together
@@ -128,13 +140,15 @@ class Cycle:
         values = dict(zip(VARIABLES, sampled, strict=True))
         return {**values, "t": values["t"] - LAPSE * self.network.alt[chosen]}
 
-    def _observed(self, hour: int) -> list[Points]:
+    def _observed(self, hour: int, since: int) -> list[Points]:
         sets, network = [], self.network
         for name, unit in VARIABLES.items():
             values = network.values[name][hour] + (LAPSE * network.alt if name == "t" else 0.0)
             used = ~network.is_withheld & np.isfinite(values)
-            places = Places(self.all_places.rows[used], self.all_places.columns[used])
-            sets.append(Points(name, places, time="1 hour", values=(values[used], unit), error=ERRORS[name]))
+            if used.any():
+                places = Places(self.all_places.rows[used], self.all_places.columns[used])
+                at = f"{since} hours"
+                sets.append(Points(name, places, time=at, values=(values[used], unit), error=ERRORS[name]))
         return sets
 
 
@@ -198,11 +212,12 @@ def table(record: dict[str, Any]) -> str:
         sums = {m: np.sum([h["errors"][variable][m] for h in hours], axis=0) for m in methods}
         errors = [f"{np.sqrt(total / count):.3f}" for total, count in sums.values()]
         lines.append(f"| {variable} | {unit} | {' | '.join(errors)} | {int(sums[methods[0]][1])} |")
-    iterations = np.mean([h["iterations"] for h in hours])
-    consistency = np.mean([h["consistency"] for h in hours])
+    observed = [h for h in hours if "iterations" in h]
+    iterations = np.mean([h["iterations"] for h in observed])
+    consistency = np.mean([h["consistency"] for h in observed])
     lines.append(
-        f"\n{len(hours)} hours, {iterations:.0f} iterations each, 2J/observations {consistency:.2f}, "
-        f"{record['cpu_seconds']:.0f} s of CPU"
+        f"\n{len(hours)} hours, {len(observed)} of them with reports, {iterations:.0f} iterations each, "
+        f"2J/observations {consistency:.2f}, {record['cpu_seconds']:.0f} s of CPU"
     )
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The benchmark of analyses by 4D-Var: it goes on where it was stopped, and knows a carried field better than a lift."""
+"""The benchmark of analyses by 4D-Var: it goes on where it was stopped, and carries on where nothing is reported."""
 
 import json
 
@@ -24,10 +24,12 @@ def shared(tmp_path, monkeypatch):
     east = 111.0 * np.cos(np.deg2rad(38.0)) * (lon - lon.min()) - 36.0 * hours  # km, carried with the wind
     obs[..., 3] = 15.0 + 5.0 * np.sin(east / 200.0) - 6.5e-3 * alt + 0.3 * draw.normal(size=(5, 150))
     obs[1:3, 7] = np.nan  # a station that is silent for a while
+    obs[3] = np.nan  # an hour without any report
     folder = tmp_path / "data" / NAME
     folder.mkdir(parents=True)
     variables = np.array(["u", "v", "p", "t", "rh"])
-    np.savez(folder / "observations.npz", obs=obs, variables=variables, lat=lat, lon=lon, alt_m=alt)
+    time = np.datetime64("2025-09-17T00:00:00") + np.arange(5) * np.timedelta64(1, "h")
+    np.savez(folder / "observations.npz", obs=obs, variables=variables, time=time, lat=lat, lon=lon, alt_m=alt)
     monkeypatch.setenv("STATIONPDE_SHARED", str(tmp_path))
     return tmp_path
 
@@ -39,7 +41,8 @@ def test_a_run_goes_on_where_it_was_stopped(shared):
     whole = measure(NAME, 4, 16, 0, shared / "whole.json")
     assert parts["hours"] == whole["hours"]
     assert json.loads((shared / "parts.json").read_text())["hours"] == whole["hours"]
-    last = whole["hours"]["4"]["errors"]["t"]
+    assert "iterations" not in whole["hours"]["3"] and "iterations" in whole["hours"]["4"]
+    last = whole["hours"]["2"]["errors"]["t"]
     root = {method: np.sqrt(total / count) for method, (total, count) in last.items()}
     assert root["4dvar"] < root["persisted"]
     assert root["4dvar"] < 1.0  # of a wave of 5 K with noise of 0.3 K
