@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.timeout(600)  # 13 s of CPU, on a machine that may be shared
+
 
 @pytest.fixture(scope="module")
 def source(gallery):
