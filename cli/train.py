@@ -139,6 +139,7 @@ class Job:
                 cache=cache,
                 watcher=display,
                 report=report,
+                complete=True,
             )
         if display is not None:
             for line in report.lines():

@@ -19,7 +19,8 @@ from fields.errors import DataError, ProblemReport, locate, printable
 from fields.grid import check_places
 from fields.ingest import IngestOptions
 from fields.times import format_duration, format_span, format_time, parse_time, utc_seconds
-from fields.variables import STATE_VARIABLES, PressureKind, variable
+from fields.stand_ins import reference_variables
+from fields.variables import STATE_VARIABLES, variable
 from fields.windows import Stations, rows_at_cadence
 from stationpde.data.history_coverage import HistoryCoverage, reporting_step
 from stationpde.data.opening import Observations, open_observations
@@ -174,11 +175,7 @@ def _window_of(ds: xr.Dataset, request: WindowRequest, label: str | None) -> His
     values, rejected = _without_impossible(values, label)
     every = np.flatnonzero((seconds >= first) & (seconds <= issue))
     step = reporting_step(seconds[every], _reports(ds, every))
-    return HistoryWindow(values, stations, issue, _stand_ins(ds), rejected, request.quality, step)
-
-
-def _stand_ins(ds: xr.Dataset) -> tuple[str, ...]:
-    return ("p",) if PressureKind.of(ds.attrs) == PressureKind.STANDARD_ATMOSPHERE else ()
+    return HistoryWindow(values, stations, issue, reference_variables(ds), rejected, request.quality, step)
 
 
 def _without_impossible(values: Array, label: str | None) -> tuple[Array, int]:
@@ -255,7 +252,7 @@ def _reports_after(ds: xr.Dataset, seconds: Array, end: int) -> str:
     last = next(_reporting(ds, np.arange(end, seconds.size)), None)
     if last is None:
         return ""
-    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in _stand_ins(ds)]
+    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in reference_variables(ds)]
     block = np.arange(max(end, last + 1 - _BLOCK), last + 1)
     stations = np.isfinite(_state(ds, block)[..., observed]).any(axis=(0, 2))
     named = locate(stations=ds["station"].values[stations], out_of=ds.sizes["station"])
@@ -272,5 +269,5 @@ def _reporting(ds: xr.Dataset, rows: Array) -> Iterator[int]:
 
 def _reports(ds: xr.Dataset, rows: Array) -> Array:
     """Return which stations report anything at some rows, ``[row, station]``."""
-    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in _stand_ins(ds)]
+    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in reference_variables(ds)]
     return np.asarray(np.isfinite(_state(ds, rows)[..., observed]).any(axis=2))

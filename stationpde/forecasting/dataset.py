@@ -37,6 +37,8 @@ def forecast_dataset(
     mean = members.mean(axis=0)
     variables: dict[str, Any] = {}
     for c, name in enumerate(STATE_VARIABLES):
+        if name in model.config.data.missing:  # a reference went in: what comes out is no forecast
+            continue
         variables[name] = (("time", "station"), mean[..., c].astype(np.float32), cf_attributes(name))
         if count > 1:
             about = cf_attributes(name)

@@ -68,7 +68,8 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
     shown = _evenly(len(moment.fields), _MOST_FRAMES)
     fields, truth = moment.fields[shown], moment.truth[shown]
     packed: dict[str, Any] = {"forecast": {}, "truth": {}, "scale": {}}
-    for channel, name in enumerate(STATE_VARIABLES):
+    for name in moment.names:
+        channel = STATE_VARIABLES.index(name)
         low, high = _range(
             name, fields[:, channel], truth[:, channel], moment.observed[moment.history - 1 :, :, channel]
         )
@@ -101,7 +102,7 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
         },
         "variables": [
             {"name": n, "title": VARIABLES[n].long_name, "unit": unit_of(n), "difference": unit_of(n, difference=True)}
-            for n in STATE_VARIABLES
+            for n in moment.names
         ],
     }  # fmt: skip
 
@@ -116,7 +117,8 @@ def _series(moment: Moment) -> dict[str, Any]:
         "forecast": {},
         "bands": {},
     }
-    for channel, name in enumerate(STATE_VARIABLES):
+    for name in moment.names:
+        channel = STATE_VARIABLES.index(name)
         observed, forecast = moment.observed[..., channel], moment.forecast[..., channel]
         band = moment.bands[name][..., [1, -2]] if name in moment.bands else forecast[..., None][..., :0]
         values = np.concatenate([observed.ravel(), forecast.ravel(), band.ravel()])
