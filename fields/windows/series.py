@@ -27,7 +27,7 @@ from fields.stand_ins import (
     with_stand_ins,
 )
 from fields.times import most_common_step, require_era, utc_seconds
-from fields.variables import STATE_VARIABLES
+from fields.variables import EXTRA_VARIABLES, STATE_VARIABLES
 
 __all__ = ["StationSeries", "Stations", "rows_at_cadence", "with_state_variables"]
 
@@ -55,6 +55,7 @@ class StationSeries:
     fingerprint : hash of the content; computed if empty
     variables : names of the variables, in the order of ``values``
     reference : variables that are a reference instead of observations and are never scored
+    extras : record of variables beside the state, at the same times and stations; None without any
     """
 
     time: Array
@@ -64,6 +65,7 @@ class StationSeries:
     fingerprint: str = ""
     variables: tuple[str, ...] = STATE_VARIABLES
     reference: tuple[str, ...] = ()
+    extras: StationSeries | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "time", np.ascontiguousarray(self.time, np.int64))
@@ -98,8 +100,9 @@ class StationSeries:
     def take(self, stations: Array | Sequence[int]) -> StationSeries:
         """Return the record of the stations chosen by number or mask."""
         chosen = np.arange(len(self.stations))[np.asarray(stations)]
+        extras = None if self.extras is None else self.extras.take(chosen)
         return replace(
-            self, values=self.values[:, chosen], stations=self.stations.take(chosen), fingerprint=""
+            self, values=self.values[:, chosen], stations=self.stations.take(chosen), fingerprint="", extras=extras
         )  # fmt: skip
 
     def missing_rate(self, stop: int | None = None) -> Array:
@@ -162,7 +165,7 @@ class StationSeries:
     @classmethod
     def from_dataset(
         cls, ds: xr.Dataset, step: int | None = None, *, missing: Mapping[str, str] | None = None,
-        complete: bool = False,
+        complete: bool = False, extra: Sequence[str] = (),
     ) -> StationSeries:  # fmt: skip
         """Read a dataset, such as `fields.open_store` returns, at a cadence.
 
@@ -173,6 +176,7 @@ class StationSeries:
             are any, else those in phase with the first time. None selects all. Absent times become missing rows
         missing : substitutes for variables that the data lack, ``{"p": "standard-atmosphere"}``
         complete : whether stand-ins (`fields.stand_ins`) take the place of all variables that are not observed
+        extra : variables beside the state to read as well; NaN where the data lack them, refused with ``complete``
 
         Raises
         ------
@@ -194,12 +198,7 @@ class StationSeries:
                             do="ingest the source again: stationpde data ingest SRC -o OUT.zarr")  # fmt: skip
         cadence, rows, slots = _select(seconds, step, label)
         time = seconds[rows[0]] + cadence * np.arange(slots[-1] + 1, dtype=np.int64)
-        values = np.full((time.size, ds.sizes["station"], len(STATE_VARIABLES)), np.nan, np.float32)
-        for start, stop in _blocks(ds, seconds.size):
-            inside = (rows >= start) & (rows < stop)
-            for c, name in enumerate(STATE_VARIABLES if inside.any() else ()):
-                block = ds[name].transpose("time", "station")[start:stop].values[rows[inside] - start]
-                values[slots[inside], :, c] = np.where(np.isfinite(block), block, np.nan)
+        values = _read(ds, STATE_VARIABLES, rows, slots)
         reference, places = reference_variables(ds), Places.from_dataset(ds)
         there = {name for c, name in enumerate(STATE_VARIABLES) if np.isfinite(values[:, :, c]).any()}
         if not complete:
@@ -211,7 +210,34 @@ class StationSeries:
             for name in absent:
                 values[:, :, STATE_VARIABLES.index(name)] = reference_values(name, places.alt)
             reference = tuple(name for name in STATE_VARIABLES if name in {*reference, *absent})
-        return cls(time, values, places, cadence, reference=reference)
+        extras = None
+        if extra:
+            more = _read(ds, extra, rows, slots)
+            unseen = [name for c, name in enumerate(extra) if not np.isfinite(more[:, :, c]).any()]
+            if complete and unseen:
+                raise _no_extra(unseen[0], ds, label)
+            extras = cls(time, more, places, cadence, variables=tuple(extra))
+        return cls(time, values, places, cadence, reference=reference, extras=extras)
+
+
+def _read(ds: xr.Dataset, names: Sequence[str], rows: Array, slots: Array) -> Array:
+    """Read rows of variables into places of a regular axis, float32 ``[time, station, variable]``."""
+    values = np.full((int(slots[-1]) + 1, ds.sizes["station"], len(names)), np.nan, np.float32)
+    for start, stop in _blocks(ds, ds.sizes["time"]):
+        inside = (rows >= start) & (rows < stop)
+        for c, name in enumerate(names if inside.any() else ()):
+            if name in ds:
+                block = ds[name].transpose("time", "station")[start:stop].values[rows[inside] - start]
+                values[slots[inside], :, c] = np.where(np.isfinite(block), block, np.nan)
+    return values
+
+
+def _no_extra(name: str, ds: xr.Dataset, label: str) -> DataError:
+    there = [one for one in EXTRA_VARIABLES if one in ds]
+    return DataError(
+        f"no station reports {name}, which data.extra names", code="SPDE-D019", where=locate(label, name) or None,
+        do=f"data.extra={there!r}   what there is" if there else "ingest the source by a column map that names it",
+    )  # fmt: skip
 
 
 def with_state_variables(ds: xr.Dataset, substitutes: frozenset[str], *, complete: bool = False) -> xr.Dataset:
@@ -300,6 +326,8 @@ def _select(seconds: Array, step: int | None, label: str) -> tuple[int, Array, A
 
 def _fingerprint(series: StationSeries) -> str:
     about = f"{series.step_seconds};{series.variables};{series.reference};{series.values.shape};{series.stations.id}"
+    if series.extras is not None:
+        about += f";{series.extras.fingerprint}"
     digest = hashlib.sha256(about.encode())
     for array in (series.time, *series.stations.coordinates, series.values):
         digest.update(array.data.cast("B"))

@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 Variable = Literal["u", "v", "p", "t", "rh"]
+Extra = Literal["psl", "td", "ff", "precip", "gust", "radiation", "cloud", "visibility", "snow", "sunshine"]
 # Strict: true is no 1, 1.0 no count of things and "3" no number; a whole number is a float.
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Whole = Annotated[int, Strict()]
@@ -71,6 +72,11 @@ class DataSection(Section):
     it where a record lacks one: ``calm`` for wind, ``standard-atmosphere`` for pressure and temperature, ``dry`` for
     humidity."""
 
+    extra: tuple[Extra, ...] = ()
+    """Variables beside the state that are forecast at stations: ``gust``, ``precip``, ``radiation``, ``cloud``,
+    ``visibility``, ``snow``, ``sunshine``, ``ff`` of a network without directions, ``psl``, ``td``. They do not enter
+    the equations."""
+
     @field_validator("step")
     @classmethod
     def _is_span(cls, text: str) -> str:
@@ -93,6 +99,8 @@ class DataSection(Section):
             raise ValueError(f"split must add up to 1, not {sum(self.split):g}")
         if len(set(self.scored)) != len(self.scored) or not self.scored:
             raise ValueError(f"scored names each variable once and at least one, not {list(self.scored)}")
+        if len(set(self.extra)) != len(self.extra):
+            raise ValueError(f"extra names each variable once, not {list(self.extra)}")
         for name, what in self.missing.items():
             if STAND_INS[name] != what:
                 raise ValueError(f"missing: '{what}' is no substitute for {name}, which has '{STAND_INS[name]}'")

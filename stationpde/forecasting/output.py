@@ -19,7 +19,7 @@ import xarray as xr
 from fields import atomic, store
 from fields.errors import printable
 from fields.times import format_iso
-from fields.variables import display_unit, to_display
+from fields.variables import EXTRA_VARIABLES, display_unit, to_display
 from stationpde.errors import UsageError
 from stationpde.uncertainty import VARIABLES as DISTRIBUTED
 
@@ -124,7 +124,7 @@ def _csv(ds: xr.Dataset, target: Path, force: bool) -> None:
     heads, shown = [], []
     for name, values in columns.items():
         base = re.sub(r"_(q[0-9.]+|m[0-9]+)$", "", name.removesuffix("_spread"))
-        if base in DISTRIBUTED:
+        if base in DISTRIBUTED or base in EXTRA_VARIABLES:
             spread = name.endswith("_spread")
             heads.append(f"{name}[{display_unit(base, difference=spread)}]")
             shown.append([f"{x:.2f}" for x in to_display(base, values.astype(np.float64), difference=spread)])
