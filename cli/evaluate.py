@@ -116,7 +116,8 @@ def _show_extras(result: dict[str, Any]) -> None:
         covered = entry["coverage"].get("0.8")
         skills = [shown(entry[reference]["skill"]) for reference in entry if reference not in ("run", "coverage")]
         share = "none" if covered is None else f"{covered:.1%}"
-        rows.append([name, *(shown(ours[k]) for k in ("mse", "mae", "bias")), unit, f"{ours['count']:,}", *skills, share])
+        errors = (shown(ours[key]) for key in ("mse", "mae", "bias"))
+        rows.append([name, *errors, unit, f"{ours['count']:,}", *skills, share])
     heads = [f"skill: {reference}" for reference in next(iter(result.values())) if reference not in ("run", "coverage")]
     console.text()
     console.table(["beside the state", "MSE", "MAE", "bias", "unit", "targets", *heads, "in 80 %"], rows)

@@ -100,7 +100,9 @@ def check_extra(name: str, values: Array, step_hours: float) -> Array:
     flags = np.zeros(clean.shape, np.uint8)
     _mark(flags, clean, fails_range(clean, row), Flag.RANGE)
     with np.errstate(invalid="ignore"):
-        calm = np.any([np.abs(clean - value) <= row.noise / 2 for value in row.calm] or [np.zeros(clean.shape, bool)], 0)
+        calm = np.zeros(clean.shape, bool)
+        for value in row.calm:
+            calm |= np.abs(clean - value) <= row.noise / 2
     if np.isfinite(row.stuck_hours):
         # Weeks without rain, and every night without sun, are no dead sensor.
         still = fails_persistence(clean, row, step_hours, is_calm=calm) & ~calm

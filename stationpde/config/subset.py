@@ -47,5 +47,6 @@ def absences(data: DataSection) -> list[str]:
             continue
         shown = "u, v" if name == "u" else name
         off = ", ".join(dict.fromkeys(term.removesuffix("_x").removesuffix("_y") for term in _TERMS.get(name, ())))
-        sentences.append(f"{shown} ({what}): not scored, not forecast" + (f"; not in the equations: {off.replace('_', ' ')}" if off else ""))
+        equations = f"; not in the equations: {off.replace('_', ' ')}" if off else ""
+        sentences.append(f"{shown} ({what}): not scored, not forecast{equations}")
     return sentences

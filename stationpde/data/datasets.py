@@ -96,9 +96,7 @@ def series_of(
     opened: OpenObservations, settings: DataSettings, report: ProblemReport | None = None, *, complete: bool = False
 ) -> StationSeries:
     """Read open observations at the model's cadence, without stations that lack too much of the training period."""
-    series = StationSeries.from_dataset(
-        opened.dataset, settings.step_seconds, complete=complete, extra=settings.extra
-    )
+    series = StationSeries.from_dataset(opened.dataset, settings.step_seconds, complete=complete, extra=settings.extra)
     absent = [name for name in series.reference if name not in settings.missing]
     if absent and report is not None:
         report.notice(

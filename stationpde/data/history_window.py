@@ -18,8 +18,8 @@ import xarray as xr
 from fields.errors import DataError, ProblemReport, locate, printable
 from fields.grid import check_places
 from fields.ingest import IngestOptions
-from fields.times import format_duration, format_span, format_time, parse_time, utc_seconds
 from fields.stand_ins import reference_variables
+from fields.times import format_duration, format_span, format_time, parse_time, utc_seconds
 from fields.variables import STATE_VARIABLES, variable
 from fields.windows import Stations, rows_at_cadence
 from stationpde.data.history_coverage import HistoryCoverage, reporting_step

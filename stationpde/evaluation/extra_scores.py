@@ -102,10 +102,10 @@ def _coverage(inside: Array, count: float, one: Any) -> dict[str, float]:
 
 
 def _entry(sums: dict[str, Array]) -> dict[str, Any]:
-    entry = {}
+    entry: dict[str, dict[str, Any]] = {}
     for name, (squares, sizes, plain, count) in sums.items():
-        entry[name] = {"mse": squares / count, "mae": sizes / count, "bias": plain / count, "count": int(count)}
+        means = {key: float(total / count) for key, total in (("mse", squares), ("mae", sizes), ("bias", plain))}
+        entry[name] = {**means, "count": int(count)}
         if name != "run":
-            ours, theirs = sums["run"][0], squares
-            entry[name]["skill"] = float(1.0 - ours / theirs) if theirs > 0 else 0.0
-    return {name: {key: float(x) if key != "count" else x for key, x in scores.items()} for name, scores in entry.items()}
+            entry[name]["skill"] = float(1.0 - sums["run"][0] / squares) if squares > 0 else 0.0
+    return entry

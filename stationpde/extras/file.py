@@ -99,7 +99,9 @@ def _from_dict(content: Mapping[str, Any]) -> ExtraForecasts:
     if content["format"] != _FORMAT:
         raise ValueError(f"its format is {content['format']!r}, this version reads {_FORMAT}")
     places = content["stations"]
-    stations = Stations(tuple(map(str, places["id"])), *(np.array(places[n], np.float64) for n in ("lat", "lon", "alt")))
+    stations = Stations(
+        tuple(map(str, places["id"])), *(np.array(places[n], np.float64) for n in ("lat", "lon", "alt"))
+    )
     fitted = [_forecast(part, len(stations)) for part in content["fitted"]]
     return ExtraForecasts(stations, {one.name: one for one in fitted}, dict(content["facts"]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import torch
 from fields.errors import DataError
 from fields.progress import Tracker, Watcher
 from fields.times import DAY
-from fields.windows import Climatology
+from fields.windows import Climatology, SplitName
 from stationpde.data import WindowSource
 from stationpde.extras.file import write_extras
 from stationpde.extras.forecasts import ExtraForecast, ExtraForecasts
@@ -32,7 +32,7 @@ __all__ = ["fit_extras"]
 
 Array = np.ndarray[Any, Any]
 
-_MOST_WINDOWS = {"train": 480, "val": 320}
+_MOST_WINDOWS: Mapping[SplitName, int] = {"train": 480, "val": 320}
 # Rows of a split; those of neighbouring stations and leads add little.
 _MOST_ROWS = 250_000
 _BATCH = 16
@@ -67,16 +67,16 @@ def fit_extras(run: LoadedRun, series: StationSeries, watcher: Watcher | None = 
         )  # fmt: skip
     source = WindowSource.of(series, config)
     model = run.model if run.model.sites.stations.id == series.stations.id else run.model.at(series.stations)
-    climates = {name: _Climate.of(source, name) for name in config.data.extra}
+    climates: dict[str, _Climate] = {name: _Climate.of(source, name) for name in config.data.extra}
     counts = {part: len(source.part(part, most)) for part, most in _MOST_WINDOWS.items()}
     report = Tracker(watcher)
     rows: dict[str, dict[str, _Rows]] = {}
-    for part, before in (("train", 0), ("val", counts["train"])):
-        starts = source.part(part, _MOST_WINDOWS[part])  # type: ignore[arg-type]
-        rows[part] = _collected(
-            model, source, starts, climates, lambda done: report("extras", before + done, sum(counts.values()), "windows")
-        )  # fmt: skip
-    fitted = {name: _fitted(climate, rows["train"][name], rows["val"][name], source) for name, climate in climates.items()}
+    for part, before in zip(_MOST_WINDOWS, (0, counts["train"]), strict=True):
+        starts = source.part(part, _MOST_WINDOWS[part])
+        rows[part] = _collected(model, source, starts, climates, _Counter(report, before, sum(counts.values())))
+    fitted: dict[str, ExtraForecast] = {
+        name: _fitted(climate, rows["train"][name], rows["val"][name], source) for name, climate in climates.items()
+    }
     facts = {
         "checkpoint": run.checkpoint, "windows": counts,
         **{key: run.record.get(key) for key in ("config_hash", "seed", "data_fingerprint")},
@@ -84,6 +84,18 @@ def fit_extras(run: LoadedRun, series: StationSeries, watcher: Watcher | None = 
     extras = ExtraForecasts(series.stations, fitted, facts)
     write_extras(extras, run.path)
     return extras
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """Progress of one of several parts."""
+
+    report: Tracker
+    before: int
+    total: int
+
+    def __call__(self, done: int) -> None:
+        self.report("extras", self.before + done, self.total, "windows")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,9 +135,10 @@ class _Rows:
 
 
 def _collected(
-    model: StationPDEModel, source: WindowSource, starts: Array, climates: dict[str, _Climate], progress: Any
-) -> dict[str, _Rows]:
-    """Forecast chosen windows and gather the cases of every variable: the same stations in turn where all are too many."""
+    model: StationPDEModel, source: WindowSource, starts: Array, climates: dict[str, _Climate],
+    progress: Callable[[int], None],
+) -> dict[str, _Rows]:  # fmt: skip
+    """Forecast chosen windows and gather the cases of every variable, of stations in turn where all are too many."""
     learner, stations = ModelLearner(model.eval()), source.series.stations
     spec, step, count = source.windows.spec, source.series.step_seconds, len(source.series.stations)
     width = max(1, min(count, _MOST_ROWS // (len(starts) * spec.horizon)))

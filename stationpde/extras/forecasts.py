@@ -165,4 +165,3 @@ def _moved(climatology: Climatology, lift: StationLift, rows: Array) -> Climatol
         return np.ascontiguousarray(known, np.float32)
 
     return replace(climatology, table=at(climatology.table), waves=at(climatology.waves))
-

@@ -25,9 +25,9 @@ __all__ = ["OWN", "SHARED", "own_predictors", "shared_predictors"]
 Array = np.ndarray[Any, Any]
 
 SHARED = 22
-"""Number of predictors that all extra variables share: constant, state, and products of what gusts and clouds follow."""
+"""Number of predictors that all variables share: constant, state, and products of what gusts and clouds follow."""
 OWN = 3
-"""Number of predictors from the variable's own history: its last value, that of the day before, the last day's mean."""
+"""Number of predictors from a variable's history: its last value, that of the day before, the mean of a day."""
 _LARGEST = 6.0
 _WIND_SCALE, _HUMIDITY_SCALE = 2.0, 0.2
 
@@ -57,7 +57,8 @@ def shared_predictors(
     products = (driving[..., :, None] * waves[..., None, :]).flatten(-2)
     columns = [
         torch.ones_like(speed)[..., None], state, now, speed[..., None], humidity[..., None],
-        (state[..., P] - now[..., P])[..., None], (humidity * humidity)[..., None], (speed * speed)[..., None], products,
+        (state[..., P] - now[..., P])[..., None], (humidity * humidity)[..., None], (speed * speed)[..., None],
+        products,
     ]  # fmt: skip
     whole: Array = torch.cat(columns, dim=-1).clamp(-_LARGEST, _LARGEST).cpu().numpy().astype(np.float32)
     return whole

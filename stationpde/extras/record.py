@@ -25,4 +25,3 @@ def extra_source(source: WindowSource, name: str) -> WindowSource:
     column = extras.variables.index(name)
     alone = replace(extras, values=extras.values[..., [column]], variables=(name,), fingerprint="")
     return WindowSource(alone, source.windows)
-
