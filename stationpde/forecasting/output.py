@@ -160,7 +160,8 @@ def _columns(ds: xr.Dataset) -> dict[str, np.ndarray[Any, Any]]:
             values = values[:, None]
         return np.ascontiguousarray(np.broadcast_to(values, shape)).ravel()
 
-    names = ["issue_time", "time", "lead", "station", "lat", "lon", "alt", *_FLAGS]
+    labels = [label for label in ("name", "wigos") if label in ds.coords]
+    names = ["issue_time", "time", "lead", "station", *labels, "lat", "lon", "alt", *_FLAGS]
     names += [str(name) for name in ds.data_vars if name not in _FLAGS and ds[name].ndim <= 2]
     columns = {name: spread_out(name) for name in names}
     columns |= {
@@ -175,8 +176,9 @@ def _columns(ds: xr.Dataset) -> dict[str, np.ndarray[Any, Any]]:
         if ds[name].dims == ("member", "time", "station")
         for number, part in zip(ds["member"].values.tolist(), ds[name], strict=True)
     }
-    if columns["station"].dtype.kind == "U":
-        columns["station"] = columns["station"].astype(object)
+    for label in ("station", *labels):
+        if columns[label].dtype.kind == "U":
+            columns[label] = columns[label].astype(object)
     return columns
 
 

@@ -18,6 +18,7 @@ from stationpde.report.view import OURS
 from stationpde.runs import RunDirectory, read_metrics
 
 if TYPE_CHECKING:
+    from fields.windows import Stations
     from stationpde.forecasting import Moment
     from stationpde.plots import Relief
     from stationpde.report.view import RunScores, RunView
@@ -95,7 +96,7 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
         },
         "frames": packed,
         "stations": {
-            "id": list(stations.id), "alt": [round(float(z)) if math.isfinite(z) else None for z in stations.alt],
+            "id": list(stations.id), "label": _labels(stations), "alt": [round(float(z)) if math.isfinite(z) else None for z in stations.alt],
             "x": ((lon - grid.west) / (grid.east - grid.west)).round(5).tolist(),
             "y": ((grid.north - stations.lat) / (grid.north - grid.south)).round(5).tolist(),
             "where": [_place(a, o) for a, o in zip(stations.lat, stations.lon)],
@@ -105,6 +106,12 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
             for n in moment.names
         ],
     }  # fmt: skip
+
+
+def _labels(stations: Stations) -> list[str]:
+    """Return what stations are called: the id, with name and WIGOS identifier where they are known."""
+    names, wigos = (texts or ("",) * len(stations) for texts in (stations.name, stations.wigos))
+    return [" · ".join(dict.fromkeys(filter(None, parts))) for parts in zip(stations.id, names, wigos, strict=True)]
 
 
 def _series(moment: Moment) -> dict[str, Any]:

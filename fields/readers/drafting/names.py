@@ -146,6 +146,7 @@ STATION = {
         "station_name stationname stationsname name nom nome nombre nom_usuel dc_nome nom_station "
         "nombre_estacion nome_estacao site_name ubi city town ort lugar"
     ),
+    "wigos": _list("wigos wigos_id wigosid wigos_station_identifier wigos_station_id wsi"),
     "lat": _list(
         "lat latitude latitud breite geobreite geogr_breite breitengrad vl_latitude latitude_deg lat_deg y_lat"
     ),
