@@ -38,11 +38,15 @@ _ALIASES = {
     "t": ("t2m", "tas", "temperature", "air_temp"), "rh": ("hurs", "rhum", "humidity"), "psl": ("msl", "mslp", "slp"),
     "td": ("d2m", "dewpoint", "tdew"), "ff": ("wspd", "sfcwind"), "dd": ("wdir", "wind_dir"), "precip": ("pr", "tp"),
     "gust": ("wsgsmax", "fg10", "i10fg", "wind_gust"), "radiation": ("rsds", "swdown", "global_radiation"),
-    "cloud": ("clt", "tcc", "cloud_cover"), "visibility": ("vis",), "snow": ("snd", "snow_depth"), "sunshine": ("sund",),
+    "cloud": ("clt", "tcc", "cloud_cover"), "visibility": ("vis",), "snow": ("snd", "snow_depth"),
+    "sunshine": ("sund",),
     "lat": ("latitude",), "lon": ("longitude",), "alt": ("altitude", "elevation", "elev", "height", "alt_m"),
 }  # fmt: skip
 _STANDARD = {"p": ("air_pressure",), "alt": ("altitude", "height_above_mean_sea_level")}
-_LABELS = {"names": ("name", "station_name", "platform_name"), "wigos": ("wigos", "wigos_id", "wigos_station_identifier")}
+_LABELS = {
+    "names": ("name", "station_name", "platform_name"),
+    "wigos": ("wigos", "wigos_id", "wigos_station_identifier"),
+}
 _IDS = ("station_id", "station", "id", "site", "platform_id", "station_name")
 # The reference of CF units of time: year first, and a zone only as UTC or an offset.
 _REFERENCE = re.compile(

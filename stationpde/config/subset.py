@@ -40,7 +40,7 @@ def unneeded_terms(missing: Collection[str], names: Collection[str]) -> tuple[st
 
 
 def absences(data: DataSection) -> list[str]:
-    """Write a sentence for each variable, or the wind, that is not observed: what stands in, and which parts are off."""
+    """Write a sentence for each variable that is not observed: what stands in, and which terms are off."""
     sentences = []
     for name, what in data.missing.items():
         if name == "v":

@@ -11,7 +11,7 @@ import numpy as np
 
 from fields.variables import EXTRA_VARIABLES
 from fields.windows import Climatology, Stations
-from stationpde.errors import CorruptArtefactError
+from stationpde.errors import CorruptArtefactError, UsageError
 from stationpde.extras.forecasts import ExtraForecast, ExtraForecasts
 from stationpde.extras.predictors import OWN, SHARED
 from stationpde.runs import read_sealed, write_sealed
@@ -60,7 +60,7 @@ def extras_of(run: LoadedRun) -> ExtraForecasts | None:
     except CorruptArtefactError as problem:
         problem.do = remedy
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, UsageError) as problem:
         raise CorruptArtefactError(
             f"{EXTRAS} holds what no fit writes: {problem}", code="SPDE-T123", where=str(path), do=remedy
         ) from None

@@ -96,7 +96,9 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
         },
         "frames": packed,
         "stations": {
-            "id": list(stations.id), "label": _labels(stations), "alt": [round(float(z)) if math.isfinite(z) else None for z in stations.alt],
+            "id": list(stations.id),
+            "label": _labels(stations),
+            "alt": [round(float(z)) if math.isfinite(z) else None for z in stations.alt],
             "x": ((lon - grid.west) / (grid.east - grid.west)).round(5).tolist(),
             "y": ((grid.north - stations.lat) / (grid.north - grid.south)).round(5).tolist(),
             "where": [_place(a, o) for a, o in zip(stations.lat, stations.lon)],

@@ -107,8 +107,8 @@ WHOLE = {
     "v": _set("meridional_wind northward_wind v10 v_component v_ms v_wind vas vgrd vwnd wind_v"),
     "precip": _set(
         "chuva chuva_1h lluvia niederschlag niederschlagshoehe p01i p01m pcp pluie prcp prec prec_1h precip "
-        "precip_1h precipitacao precipitacao_total precipitacao_total_horario precipitacion precipitation r1 rain rain_1h rainfall "
-        "rr rr1 rr_10 rre150h0"
+        "precip_1h precipitacao precipitacao_total precipitacao_total_horario precipitacion precipitation r1 rain "
+        "rain_1h rainfall rr rr1 rr_10 rre150h0"
     ),
     "gust": _set(
         "boe boen fg10 fx fx_10 gspd gust gust_speed gusts max_gust peak_gust peak_wind_gust racha racha_maxima "
