@@ -40,7 +40,7 @@ _BATCH = 16
 _STRENGTHS = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 _LEAST_SPREAD = 1e-3
 # Cases of validation without which there are no quantiles, and those of a bin.
-_FEWEST_CASES, _CASES_OF_BIN, _MOST_BINS = 200, 600, 10
+_FEWEST_CASES, _CASES_OF_BIN, _MOST_BINS = 100, 600, 10
 
 
 def fit_extras(run: LoadedRun, series: StationSeries, watcher: Watcher | None = None) -> ExtraForecasts | None:
