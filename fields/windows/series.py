@@ -236,7 +236,7 @@ def _no_extra(name: str, ds: xr.Dataset, label: str) -> DataError:
     there = [one for one in EXTRA_VARIABLES if one in ds]
     return DataError(
         f"no station reports {name}, which data.extra names", code="SPDE-D019", where=locate(label, name) or None,
-        do=f"data.extra={there!r}   what there is" if there else "ingest the source by a column map that names it",
+        do=f"data.extra names what there is: {', '.join(there) or 'nothing; a column map says what a source has'}",
     )  # fmt: skip
 
 

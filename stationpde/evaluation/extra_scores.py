@@ -1,4 +1,4 @@
-"""Scores of variables beside the state, next to persistence, the climatology and a ridge on their own history."""
+"""Scores of variables beside the state, next to persistence, the climatology and a ridge on the history of each."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def extra_scores(
     step, chosen = source.series.step_seconds, thinned(starts, _MOST_WINDOWS)
     for first in range(0, len(chosen), _BATCH):
         part = chosen[first : first + _BATCH]
-        batch, own = source.batch(part), {name: alone[name].batch(part) for name in names}
-        reports = {name: own[name].history[..., 0].numpy() for name in names}
+        batch, windows = source.batch(part), {name: alone[name].batch(part) for name in names}
+        reports = {name: windows[name].history[..., 0].numpy() for name in names}
         with torch.inference_mode():
             values, quantiles = forecaster.predict(
                 learner.predict(batch), batch.history, reports, batch.issue_time.numpy()
@@ -61,13 +61,13 @@ def extra_scores(
         valid = batch.issue_time.numpy()[:, None] + step * np.arange(1, source.windows.spec.horizon + 1)
         sun = sunlight(valid, source.series.stations)
         for name in names:
-            target = _shown(name, own[name].future[..., 0].numpy())
+            target = _shown(name, windows[name].future[..., 0].numpy())
             sums[name]["run"] += _errors(_shown(name, values[name]), target)
             for one, predictor in references[name].items():
-                forecast = bounded(name, predictor.predict(own[name])[..., 0].numpy(), sun)
+                forecast = bounded(name, predictor.predict(windows[name])[..., 0].numpy(), sun)
                 sums[name][one] += _errors(_shown(name, forecast), target)
             if name in quantiles:
-                inside[name] += _covered(name, quantiles[name], own[name].future[..., 0].numpy())
+                inside[name] += _covered(name, quantiles[name], windows[name].future[..., 0].numpy())
     return {
         name: {**_entry(sums[name]), "coverage": _coverage(inside[name], sums[name]["run"][3], extras.fitted[name])}
         for name in names

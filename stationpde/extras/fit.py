@@ -131,14 +131,14 @@ class _Rows:
     predictors: Array
     departure: Array
     weight: Array
-    usual: Array
+    climate_levels: Array
 
 
 def _collected(
     model: StationPDEModel, source: WindowSource, starts: Array, climates: dict[str, _Climate],
     progress: Callable[[int], None],
 ) -> dict[str, _Rows]:  # fmt: skip
-    """Forecast chosen windows and gather the cases of every variable, of stations in turn where all are too many."""
+    """Collect the cases of every variable in forecasts of chosen windows, of stations in turn if all are too many."""
     learner, stations = ModelLearner(model.eval()), source.series.stations
     spec, step, count = source.windows.spec, source.series.step_seconds, len(source.series.stations)
     width = max(1, min(count, _MOST_ROWS // (len(starts) * spec.horizon)))
@@ -155,13 +155,13 @@ def _collected(
         places = (np.arange(width) + (first + np.arange(len(chosen)))[:, None] * width) % count
         for name, climate in climates.items():
             alone = climate.source.batch(chosen)
-            usual = [climate.climatology.at(time)[..., 0] for time in (past, valid)]
+            climate_levels = [climate.climatology.at(time)[..., 0] for time in (past, valid)]
             before, after = (
                 (to_level(name, values[..., 0].numpy(), sun) - level) / climate.spread
-                for values, sun, level in zip((alone.history, alone.future), suns, usual, strict=True)
+                for values, sun, level in zip((alone.history, alone.future), suns, climate_levels, strict=True)
             )
-            own = own_predictors(before, spec.horizon, step)
-            tables = (np.concatenate([shared, own], axis=-1), after, weight_of(name, suns[1]), usual[1])
+            histories = own_predictors(before, spec.horizon, step)
+            tables = (np.concatenate([shared, histories], axis=-1), after, weight_of(name, suns[1]), climate_levels[1])
             for window, stand in enumerate(places):
                 parts[name].append(tuple(table[window][:, stand].astype(np.float32) for table in tables))
         progress(min(first + _BATCH, len(starts)))

@@ -63,10 +63,10 @@ class ExtraForecast:
         levels = to_level(self.name, values, sunlight(time, stations))
         return (levels - self.climatology.at(time)[..., 0]) / self.spread
 
-    def levels(self, shared: Array, own: Array, valid: Array) -> Array:
+    def levels(self, shared: Array, histories: Array, valid: Array) -> Array:
         """Return the forecast level ``[batch, lead, station]``."""
         leads = np.minimum(np.arange(shared.shape[1]), len(self.weights) - 1)
-        predictors = np.concatenate([shared, own], axis=-1)
+        predictors = np.concatenate([shared, histories], axis=-1)
         departure = np.einsum("blsp,lp->bls", predictors, self.weights[leads])
         return np.asarray(self.climatology.at(valid)[..., 0] + self.spread * departure)
 
@@ -148,8 +148,8 @@ class ExtraForecaster:
         values, quantiles = {}, {}
         for name, one in self.extras.fitted.items():
             reported = reports.get(name, np.full((len(issue), history.shape[1], len(stations)), np.nan))
-            own = own_predictors(one.departures(reported, past, stations), leads, step)
-            levels = one.levels(shared, own, valid)
+            histories = own_predictors(one.departures(reported, past, stations), leads, step)
+            levels = one.levels(shared, histories, valid)
             values[name] = to_value(name, levels, sun)
             if one.has_quantiles:
                 quantiles[name] = to_value(name, one.quantile_levels(levels, step), sun[..., None])
@@ -161,7 +161,7 @@ def _moved(climatology: Climatology, lift: StationLift, rows: Array) -> Climatol
 
     def at(table: Array) -> Array:
         around = lift.weights.apply(np.moveaxis(table, -2, -1))[0]
-        known = np.where((rows >= 0)[:, None], table[..., np.maximum(rows, 0), :], np.moveaxis(around, -1, -2))
-        return np.ascontiguousarray(known, np.float32)
+        table_there = np.where((rows >= 0)[:, None], table[..., np.maximum(rows, 0), :], np.moveaxis(around, -1, -2))
+        return np.ascontiguousarray(table_there, np.float32)
 
     return replace(climatology, table=at(climatology.table), waves=at(climatology.waves))

@@ -1,6 +1,6 @@
 """Predictors of extra variables: the forecast of the state at the station, its last report, the day, and own history.
 
-All are departures from the climatology in standard deviations, without gaps: what was not reported is as usual.
+All are departures from the climatology in standard deviations, without gaps: what was not reported is as climate.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def shared_predictors(
     sites, step = model.sites, model.config.data.step_seconds
     ahead = step * torch.arange(1, forecast.shape[1] + 1, device=issue_time.device)
     valid = issue_time[:, None] + ahead
-    usual = sites.climatology(valid)
-    state = (to_state(forecast, sites.pressure) - usual) / sites.scale
+    climate = sites.climatology(valid)
+    state = (to_state(forecast, sites.pressure) - climate) / sites.scale
     last = (to_state(history[:, -1], sites.pressure) - sites.climatology(issue_time)) / sites.scale
     now = torch.nan_to_num(last)[:, None].expand_as(state)
-    speed = (forecast[..., WIND].norm(dim=-1) - usual[..., WIND].norm(dim=-1)) / _WIND_SCALE
-    humidity = (forecast[..., RH] - to_observed(usual)[..., RH].clamp(0.0, 1.0)) / _HUMIDITY_SCALE
+    speed = (forecast[..., WIND].norm(dim=-1) - climate[..., WIND].norm(dim=-1)) / _WIND_SCALE
+    humidity = (forecast[..., RH] - to_observed(climate)[..., RH].clamp(0.0, 1.0)) / _HUMIDITY_SCALE
     # Whole seconds first: float32 does not hold those since 1970.
     lon = torch.as_tensor(np.deg2rad(sites.stations.lon), dtype=state.dtype, device=state.device)
     clock = torch.remainder(valid, DAY).to(state.dtype)[..., None] * (2.0 * math.pi / DAY) + lon

@@ -49,7 +49,7 @@ def extras_at(run: LoadedRun, model: StationPDEModel, output: Forecast, window: 
 def with_extras(forecast: xr.Dataset, parts: Sequence[Parts], levels: Sequence[float] | None) -> xr.Dataset:
     """Add the extra variables of all runs to a forecast: their mean, spread of several, and mean quantiles."""
     names = [name for name in parts[0][0] if all(name in values for values, _ in parts)]
-    wanted = DEFAULT_LEVELS if levels is None else tuple(levels)
+    kept_levels = DEFAULT_LEVELS if levels is None else tuple(levels)
     variables: dict[str, Any] = {}
     for name in names:
         members = np.stack([values[name] for values, _ in parts])
@@ -59,18 +59,18 @@ def with_extras(forecast: xr.Dataset, parts: Sequence[Parts], levels: Sequence[f
             long_name = f"{about['long_name']}, standard deviation of {len(parts)} members"
             spread = members.std(axis=0, ddof=1).astype(np.float32)
             variables[f"{name}_spread"] = (("time", "station"), spread, {**about, "long_name": long_name})
-        if wanted and all(name in quantiles for _, quantiles in parts):
+        if kept_levels and all(name in quantiles for _, quantiles in parts):
             # The mean of quantile functions keeps the width that the members have.
             whole = SampledDistributions({name: np.mean([quantiles[name] for _, quantiles in parts], axis=0)[None]})
             low, high = _bounds(name)
-            cells = np.clip(np.moveaxis(whole.quantiles(name, wanted)[0], -1, 0), low, high)
+            cells = np.clip(np.moveaxis(whole.quantiles(name, kept_levels)[0], -1, 0), low, high)
             long_name = f"{about['long_name']}, quantiles"
             variables[f"{name}_quantile"] = (
                 ("quantile", "time", "station"), cells.astype(np.float32), {**about, "long_name": long_name}
             )  # fmt: skip
     if any(name.endswith("_quantile") for name in variables):
         about_level = {"units": "1", "long_name": "Level of the quantile: probability of a lower value"}
-        forecast = forecast.assign_coords(quantile=("quantile", np.asarray(wanted, np.float64), about_level))
+        forecast = forecast.assign_coords(quantile=("quantile", np.asarray(kept_levels, np.float64), about_level))
     return forecast.assign(variables)
 
 

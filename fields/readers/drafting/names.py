@@ -146,15 +146,23 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("t", "temp"), ("t", "lufttemp"),
     ("precip", "precip"), ("precip", "niederschlag"), ("precip", "chuva"), ("precip", "lluvia"), ("precip", "pluie"),
     ("precip", "rainfall"),
+    ("radiation", "global radia"), ("radiation", "globalstrahl"), ("radiation", "radia solar"),
+    ("radiation", "rayonn glob"), ("cloud", "cloud cover"), ("visibility", "visib"), ("visibility", "sichtweite"),
+    ("snow", "snow depth"), ("snow", "schneehoehe"), ("snow", "schneehohe"), ("sunshine", "sunshine"),
+    ("sunshine", "sonnenschein"),
 )  # fmt: skip
 # Words of another quantity: extremes, gusts, soil and water, derived temperatures, flags of quality.
 OTHER = _set(
-    "12h 24h 3h 6h agua anomaly apparent boden boe boeen boen calidad change chill climatology cod code count "
-    "eau erdboden error estimated feel feels feuchttemperatur flag flags grass ground gust gusts heat humedo "
+    "12h 24h 3h 6h agua anomaly apparent boden boen calidad change chill climatology cod code count "
+    "eau erdboden error estimated feel feels feuchttemperatur flag flags grass ground heat humedo "
     "index max maxi maxima maximo maximum mean_max min mini minima minimo minimum obs_count pavement peak "
-    "potential qc qn qualidade qualite quality racha raf rafaga rafale raj rajada road sea_surface sigma soil "
+    "potential qc qn qualidade qualite quality road sea_surface sigma soil "
     "sol solo spitze std suelo tend tendance tendencia trend typ type umido var virtual wasser water wet"
 )
+# Gusts, unless the name is that of their direction or time.
+GUSTS = _set("boe boeen gust gusts racha raf rafaga rafale raj rajada spitzenboe windboe")
+_EXTREMES = _set("max maxi maxima maximo maximum peak spitze")
+_NO_SPEED = ("dir", "richt", "rumbo", "hora", "hour", "time", "zeit", "heure")
 
 # The surest name of each entry first.
 STATION = {
@@ -189,6 +197,9 @@ def meanings(name: Name) -> list[str]:
     """List the variables that a name may mean, the surest first; empty where it means none of them."""
     words = set(name.words)
     listed = [variable for variable, whole in WHOLE.items() if is_called(name, whole)]
+    if words & GUSTS and not listed:
+        is_other = words & (OTHER - _EXTREMES) or any(word.startswith(_NO_SPEED) for word in words)
+        return [] if is_other else ["gust"]
     if words & OTHER and not listed:
         return []
     for variable, pattern in WORDS:
