@@ -125,7 +125,7 @@ class _Climate:
 class _Rows:
     """Cases of a regression by lead: predictors ``[case, lead, predictor]``, targets and weights ``[case, lead]``.
 
-    ``usual`` is the climatology's level, ``departure`` the target in scaled departures from it.
+    ``climate_levels`` is the climatology's level, ``departure`` the target in scaled departures from it.
     """
 
     predictors: Array
@@ -208,8 +208,8 @@ def _error(rows: _Rows, weights: Array) -> float:
 
 def _curves(climate: _Climate, rows: _Rows, weights: Array, step_seconds: int) -> tuple[Array, Array]:
     """Return centres ``[day, bin]`` of forecast levels, and quantiles of the observed ones ``[day, bin, LEVELS]``."""
-    forecast = rows.usual + climate.spread * np.einsum("nlp,lp->nl", rows.predictors, weights)
-    observed = rows.usual + climate.spread * rows.departure
+    forecast = rows.climate_levels + climate.spread * np.einsum("nlp,lp->nl", rows.predictors, weights)
+    observed = rows.climate_levels + climate.spread * rows.departure
     leads = np.arange(forecast.shape[1])
     days = [leads[leads * step_seconds // DAY == day] for day in range(int(leads[-1] * step_seconds // DAY) + 1)]
     cases = [np.isfinite(observed[:, day]) & (rows.weight[:, day] > 0.0) for day in days]

@@ -1,6 +1,6 @@
 """Predictors of extra variables: the forecast of the state at the station, its last report, the day, and own history.
 
-All are departures from the climatology in standard deviations, without gaps: what was not reported is as climate.
+All are departures from the climatology in standard deviations, without gaps: what was not reported is as usual.
 """
 
 from __future__ import annotations
