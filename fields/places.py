@@ -8,7 +8,7 @@ for a network. Positions in another form have types of their own: `fields.reader
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,8 +46,8 @@ class Places:
     lat: Array
     lon: Array
     alt: Array
-    name: tuple[str, ...] = ()
-    wigos: tuple[str, ...] = ()
+    name: tuple[str, ...] = field(default=(), kw_only=True)
+    wigos: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", tuple(str(name) for name in self.id))
@@ -83,9 +83,10 @@ class Places:
     def take(self, index: NDArray[Any] | Sequence[int] | slice) -> Places:
         """Return the places chosen by number, mask or slice, in that order."""
         chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
-        labels = (tuple(texts[i] for i in chosen) if texts else () for texts in (self.name, self.wigos))
+        name, wigos = (tuple(texts[i] for i in chosen) if texts else () for texts in (self.name, self.wigos))
         return Places(
-            tuple(self.id[i] for i in chosen), self.lat[chosen], self.lon[chosen], self.alt[chosen], *labels
+            tuple(self.id[i] for i in chosen), self.lat[chosen], self.lon[chosen], self.alt[chosen],
+            name=name, wigos=wigos,
         )  # fmt: skip
 
     def labels_of(self, ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -105,11 +106,11 @@ class Places:
     def from_dataset(cls, ds: xr.Dataset) -> Places:
         """Read the stations of a dataset with coordinates ``station``, ``lat``, ``lon`` and ``alt``."""
         columns = (np.asarray(ds[name].values, np.float64) for name in ("lat", "lon", "alt"))
-        labels = (
+        name, wigos = (
             tuple(map(str, ds[label].values)) if label in ds.coords and ds[label].dims == ("station",) else ()
             for label in ("name", "wigos")
         )
-        return cls(tuple(map(str, ds["station"].values)), *columns, *labels)
+        return cls(tuple(map(str, ds["station"].values)), *columns, name=name, wigos=wigos)
 
 
 # Where names do not matter, latitude, longitude [degrees] and altitude [m] may be passed as a tuple; an altitude may be

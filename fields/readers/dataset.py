@@ -43,10 +43,8 @@ _ALIASES = {
     "lat": ("latitude",), "lon": ("longitude",), "alt": ("altitude", "elevation", "elev", "height", "alt_m"),
 }  # fmt: skip
 _STANDARD = {"p": ("air_pressure",), "alt": ("altitude", "height_above_mean_sea_level")}
-_LABELS = {
-    "names": ("name", "station_name", "platform_name"),
-    "wigos": ("wigos", "wigos_id", "wigos_station_identifier"),
-}
+_NAMES = ("name", "station_name", "platform_name")
+_WIGOS = ("wigos", "wigos_id", "wigos_station_identifier")
 _IDS = ("station_id", "station", "id", "site", "platform_id", "station_name")
 # The reference of CF units of time: year first, and a zone only as UTC or an offset.
 _REFERENCE = re.compile(
@@ -283,8 +281,8 @@ def _network(ds: xr.Dataset, places: dict[str, str], station: str, label: str) -
             )
         positions.append(np.asarray(values.values, np.float64))
     ids = _ids(ds, station, label)
-    labels = {entry: _texts(ds, names, station) for entry, names in _LABELS.items()}
-    return Network(ids, *positions, **labels)
+    lat, lon, alt = positions
+    return Network(ids, lat, lon, alt, _texts(ds, _NAMES, station), _texts(ds, _WIGOS, station))
 
 
 def _texts(ds: xr.Dataset, names: tuple[str, ...], station: str) -> Array | None:

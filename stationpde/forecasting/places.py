@@ -55,7 +55,8 @@ def merge_stations(trained: Stations, observed: Stations, requested: Stations | 
         table.setdefault(name, place)
     lat, lon, alt = (np.array(column, np.float64) for column in zip(*table.values(), strict=True))
     check_places(lat, lon)
-    return Stations(tuple(table), lat, lon, alt, *_labels(tuple(table), trained, observed))
+    names, wigos = _labels(tuple(table), trained, observed)
+    return Stations(tuple(table), lat, lon, alt, name=names, wigos=wigos)
 
 
 def _labels(ids: tuple[str, ...], *sources: Stations) -> tuple[tuple[str, ...], tuple[str, ...]]:
