@@ -107,7 +107,7 @@ def _mse(results: HorizonResults, variable: str) -> float:
 def _scored(name: str, case: Case, path: Path, overrides: tuple[str, ...]) -> HorizonResults:
     plan = BenchmarkPlan(
         store=str(path), protocol="w2k-like", models=(case.model,), out=OUT / name, cells=CELLS / name,
-        overrides=overrides, cap=CAP_SECONDS / 2, command="python -m benchmarks.field_alone",
+        overrides=overrides, recipe="former", cap=CAP_SECONDS / 2, command="python -m benchmarks.field_alone",
     )  # fmt: skip
     return scored(plan)
 

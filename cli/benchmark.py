@@ -65,7 +65,7 @@ def benchmark(
     (errors-24h.png) are written beside them. Seeds are those of models that draw random numbers, keys that --set
     changes are changed for all models. The cap is 15min by default; the recipe paper (AdamW 1e-4, 10 epochs) has one
     only if --cap is given. paper:recipe_paper and paper:ten_epochs are trained so beside the others, without a cap,
-    default:recipe_travel with the recipe travel and the cap of the others.
+    default:recipe_former with the default of before and the cap of the others.
 
     Example: stationpde benchmark obs.zarr --models default,ridge_nb --seeds 0:3 -o out
     """

@@ -159,6 +159,10 @@ def from_saved_tree(saved: Tree) -> dict[str, Any]:
     }  # fmt: skip
     former = {key: saved[key.partition(".")[0]][key.partition(".")[2]] for key in _dotted(saved) if key in REMOVED}
     replaced = {key.partition(".")[2]: value for key, value in former.items()}
+    for key, value in ADDED.items():  # the value of today is another one for some
+        section, _, name = key.partition(".")
+        if isinstance(part := tree.setdefault(section, {}), dict):
+            part.setdefault(name, value)
     train = tree.get("train")
     if isinstance(train, dict) and train.get("compile") is False:
         train["compile"] = "auto"  # what it meant before there was `auto`; how, not what

@@ -191,23 +191,23 @@ class ModelSection(Section):
     """Width of the perceptrons' two layers."""
     guide_epochs: Count = 6
     """Passes of the perceptrons over the training rows."""
-    guide_local: Literal["single", "blocks"] = "single"
+    guide_local: Literal["single", "blocks"] = "blocks"
     """Weights of each station in the linear guess. ``single``: always, in single precision. ``blocks``: in half
     precision, and none where on blocks of the training period that are left out they gain next to nothing at a sample
     of the stations."""
     surroundings: Literal["fixed", "network"] = "fixed"
     """Distances at which surroundings are seen: 150, 350 and 700 km, or those of `ring_distances`, which follow
     spacing and extent of the network and the step of the forecast."""
-    guide_rows: Literal["thinned", "all"] = "thinned"
+    guide_rows: Literal["thinned", "all"] = "all"
     """Rows that the guide is fitted on. ``thinned``: at most 3,600 windows, and of a target those rows in which every
     lead was observed. ``all``: every window as long as they have fewer than a million rows, a gap between two observed
     leads bridged."""
-    guide_season: Literal["none", "auto"] = "none"
+    guide_season: Literal["none", "auto"] = "auto"
     """Season in the guide: ``auto`` adds the first harmonic of the year, alone and times the day, to the predictors
     where training covers a year and three quarters; a shorter record holds no season twice."""
-    simple_members: Switch = False
+    simple_members: Switch = True
     """Mix persistence, the same hour yesterday and the climatology into the forecast, beside guesses and field."""
-    shares: Literal["half_way", "by_days"] = "half_way"
+    shares: Literal["half_way", "by_days"] = "by_days"
     """How shares of guesses and field are estimated. ``half_way``: those of a lead are drawn half-way to those of its
     variable. ``by_days``: to those of its variable, of all variables, and to a prior, the more the fewer days of
     validation there are."""
@@ -286,7 +286,7 @@ class LossSection(Section):
 class TrainSection(Section):
     """Optimisation, validation, checkpoints and resources of training."""
 
-    epochs: Count | Literal["auto"] = 2
+    epochs: Count | Literal["auto"] = "auto"
     """Passes of the field over the training windows. ``auto``: one for each 55 days of training, at least two and at
     most eight, so that a record of weeks is not learned by heart and one of a year is learned."""
     max_steps: Count | None = None

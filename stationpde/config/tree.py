@@ -39,7 +39,7 @@ __all__ = ["ABLATIONS", "PRESETS", "RECIPES", "VARIANTS", "Config"]
 
 PRESETS = ("weather2k", "meteonet", "demo", "tiny")
 VARIANTS = ("default", "field", "paper")
-RECIPES = ("default", "paper", "travel")
+RECIPES = ("default", "paper", "former")
 _GROW_UNDER_EULER = ("advection_upwind3", "advection_central2", "advection_central4")
 _LARGEST_STATE = 1 << 40
 _MOST_SUBSTEPS = 100_000
