@@ -38,3 +38,4 @@ from .tables import shown_number as shown_number
 from .uncertain import CLIMATOLOGY as CLIMATOLOGY
 from .uncertain import coverage_test as coverage_test
 from .uncertain import distribution_scores as distribution_scores
+from .uncertainty_benchmark import run_uncertainty as run_uncertainty

@@ -16,6 +16,7 @@ from fields.variables import STATE_VARIABLES, to_display
 from fields.windows import Stations, StationSeries
 from stationpde.data import HistoryCoverage, WindowRequest
 from stationpde.forecasting.audit import Audit, audit
+from stationpde.forecasting.cells import CellDistributions, distributions_on_cells
 from stationpde.forecasting.uncertain import distributions_at
 from stationpde.physics import clipped, to_observed, to_state
 
@@ -47,6 +48,7 @@ class Moment:
     audit : physics audit of the forecast
     bands : quantiles of each variable at `BAND_LEVELS`, ``[lead, station, level]``; empty without a calibration
     names : variables that the network observes, and that are shown
+    cells : distributions on cells, where they were wanted
     """
 
     issue_time: int
@@ -61,6 +63,7 @@ class Moment:
     audit: Audit
     bands: Mapping[str, Array] = field(default_factory=dict)
     names: tuple[str, ...] = STATE_VARIABLES
+    cells: CellDistributions | None = None
 
 
 def issue_step(series: StationSeries, history: int, at: Any = None, default: int | None = None) -> int:
@@ -104,9 +107,15 @@ def _latest_step(series: StationSeries) -> int:
 @torch.inference_mode()
 def moment_of(
     model: StationPDEModel, series: StationSeries, step: int, horizon: int | None = None,
-    calibration: Calibration | None = None,
+    calibration: Calibration | None = None, *, with_cells: bool = False,
 ) -> Moment:  # fmt: skip
-    """Return the forecast from a step of a record, with a model that stands at the record's stations."""
+    """Return the forecast from a step of a record, with a model that stands at the record's stations.
+
+    Parameters
+    ----------
+    calibration : of the model; None for no distributions
+    with_cells : also compute distributions on cells of the grid
+    """
     data = model.config.data
     ahead = horizon or data.horizon
     values = _padded(series, step, data.history, ahead)
@@ -129,6 +138,9 @@ def moment_of(
         audit=audit(model, output, present, 0, HistoryCoverage.of(values[: data.history], series.reference)),
         bands={} if calibration is None else _bands(calibration, model, output, values[: data.history], issue),
         names=tuple(name for name in STATE_VARIABLES if name not in data.missing),
+        cells=None if calibration is None or not with_cells else distributions_on_cells(
+            calibration, model, values[: data.history], issue, ahead
+        ),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ __all__ = ["Frame", "draw_forecast_map", "draw_frame"]
 Array = np.ndarray[Any, Any]
 
 # Colours of the maps; `report/page.js` has them as PALETTES for the HTML report, which a test compares.
-COLOUR_MAPS = {"u": "RdBu_r", "v": "RdBu_r", "p": "viridis", "t": "RdYlBu_r", "rh": "YlGnBu"}
+COLOUR_MAPS = {"u": "RdBu_r", "v": "RdBu_r", "p": "viridis", "t": "RdYlBu_r", "rh": "YlGnBu", "spread": "cividis_r"}
 _ARROWS, _SHORE, _NO_DATA = 14, 0.5, "#dfe3e6"
 _STRENGTHS = (1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0)
 
