@@ -51,7 +51,7 @@ Accept = Annotated[
 ]
 Start = Annotated[str | None, typer.Option(metavar="TIME", help="First time, where the file has none.")]
 Missing = Annotated[
-    list[str] | None, typer.Option(metavar="VAR=WHAT", help="Substitute: p=standard-atmosphere; may repeat.")
+    list[str] | None, typer.Option(metavar="VAR=WHAT", help="Stand-in: p=standard-atmosphere, u=calm, rh=dry.")
 ]
 Quality = Annotated[
     str | None,

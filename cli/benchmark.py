@@ -126,8 +126,9 @@ def measured(plan: Any, command: str = "benchmark") -> Any:
         with resumable():
             settings = contestant("default").config(first).data
             series = load_series(
-                plan.store, settings, cache=plan.out, watcher=display, command=command, quality=plan.quality
-            )
+                plan.store, settings, cache=plan.out, watcher=display, command=command, quality=plan.quality,
+                complete=True,
+            )  # fmt: skip
         results, bench = run_benchmark(plan, series, display)
     _show(results)
     for path in _files(plan).values():

@@ -324,7 +324,7 @@ def altitude_weight(
 
         settings = configuration(preset, config=config, overrides=overrides)
         with resumable(), ProgressDisplay() as display:
-            data = load_series(str(store), settings.data, watcher=display, command="plot w-alt")
+            data = load_series(str(store), settings.data, watcher=display, command="plot w-alt", complete=True)
             scores = altitude_weight_scores(settings, data, runs, windows=windows or None, watcher=display)
     _show(draw_altitude_weight(scores, output), {f"{weight:g}": mse for weight, mse in scores.items()})
 

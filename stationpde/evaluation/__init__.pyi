@@ -17,6 +17,7 @@ from .error_sums import ErrorAccumulator as ErrorAccumulator
 from .error_sums import ErrorStatistics as ErrorStatistics
 from .evaluate import EvaluationRequest as EvaluationRequest
 from .evaluate import evaluate_run as evaluate_run
+from .extra_scores import extra_scores as extra_scores
 from .metrics import scores_by as scores_by
 from .metrics import squared_unit as squared_unit
 from .page import slug as slug

@@ -47,6 +47,7 @@ class Moment:
     truth : the same, lifted from the observations of each time; NaN where there are none
     audit : physics audit of the forecast
     bands : quantiles of each variable at `BAND_LEVELS`, ``[lead, station, level]``; empty without a calibration
+    names : variables that the network observes, and that are shown
     cells : distributions on cells, where they were wanted
     """
 
@@ -61,6 +62,7 @@ class Moment:
     truth: Array
     audit: Audit
     bands: Mapping[str, Array] = field(default_factory=dict)
+    names: tuple[str, ...] = STATE_VARIABLES
     cells: CellDistributions | None = None
 
 
@@ -126,7 +128,8 @@ def moment_of(
     truth = lifted(model, torch.from_numpy(values[later]), torch.from_numpy(times[later]))
     cells = clipped(to_observed(maps[0].movedim(1, -1))).movedim(-1, 1)
     fields = torch.cat([truth[:1], cells])
-    present = np.isfinite(values[data.history - 1]).any(axis=-1)
+    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in series.reference]
+    present = np.isfinite(values[data.history - 1][:, observed]).any(axis=-1)
     return Moment(
         issue, times, data.history, series.stations,
         tuple((series.step_seconds * np.arange(1, ahead + 1) / 3600.0).tolist()),
@@ -134,6 +137,7 @@ def moment_of(
         fields=_shown(fields.numpy(), axis=1), truth=_shown(truth.numpy(), axis=1),
         audit=audit(model, output, present, 0, HistoryCoverage.of(values[: data.history], series.reference)),
         bands={} if calibration is None else _bands(calibration, model, output, values[: data.history], issue),
+        names=tuple(name for name in STATE_VARIABLES if name not in data.missing),
         cells=None if calibration is None or not with_cells else distributions_on_cells(
             calibration, model, values[: data.history], issue, ahead
         ),

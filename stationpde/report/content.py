@@ -20,6 +20,7 @@ from stationpde.runs import RunDirectory, read_metrics
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fields.windows import Stations
     from stationpde.forecasting import CellDistributions, Moment
     from stationpde.plots import Relief
     from stationpde.report.view import RunScores, RunView
@@ -78,7 +79,8 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
     shown = _evenly(len(moment.fields), _MOST_FRAMES)
     fields, truth = moment.fields[shown], moment.truth[shown]
     packed: dict[str, Any] = {"forecast": {}, "truth": {}, "scale": {}}
-    for channel, name in enumerate(STATE_VARIABLES):
+    for name in moment.names:
+        channel = STATE_VARIABLES.index(name)
         low, high = _range(
             name, fields[:, channel], truth[:, channel], moment.observed[moment.history - 1 :, :, channel]
         )
@@ -104,16 +106,24 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
         },
         "frames": packed,
         "stations": {
-            "id": list(stations.id), "alt": [round(float(z)) if math.isfinite(z) else None for z in stations.alt],
+            "id": list(stations.id),
+            "label": _labels(stations),
+            "alt": [round(float(z)) if math.isfinite(z) else None for z in stations.alt],
             "x": ((lon - grid.west) / (grid.east - grid.west)).round(5).tolist(),
             "y": ((grid.north - stations.lat) / (grid.north - grid.south)).round(5).tolist(),
             "where": [_place(a, o) for a, o in zip(stations.lat, stations.lon)],
         },
         "variables": [
             {"name": n, "title": VARIABLES[n].long_name, "unit": unit_of(n), "difference": unit_of(n, difference=True)}
-            for n in STATE_VARIABLES
+            for n in moment.names
         ],
     }  # fmt: skip
+
+
+def _labels(stations: Stations) -> list[str]:
+    """Return what stations are called: the id, with name and WIGOS identifier where they are known."""
+    names, wigos = (texts or ("",) * len(stations) for texts in (stations.name, stations.wigos))
+    return [" · ".join(dict.fromkeys(filter(None, parts))) for parts in zip(stations.id, names, wigos, strict=True)]
 
 
 def _series(moment: Moment) -> dict[str, Any]:
@@ -126,7 +136,8 @@ def _series(moment: Moment) -> dict[str, Any]:
         "forecast": {},
         "bands": {},
     }
-    for channel, name in enumerate(STATE_VARIABLES):
+    for name in moment.names:
+        channel = STATE_VARIABLES.index(name)
         observed, forecast = moment.observed[..., channel], moment.forecast[..., channel]
         band = moment.bands[name] if name in moment.bands else forecast[..., None][..., :0]
         values = np.concatenate([observed.ravel(), forecast.ravel(), band.ravel()])

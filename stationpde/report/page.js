@@ -321,7 +321,7 @@
         chart(place, { label, height: 125, past: 0, cursor: now, range: [series.hours[0], series.hours[steps - 1]], lines: [...fan,
           { x: series.hours, y: seen, dots: true, color: "var(--ink)" }, { x: ahead, y: made, color: "var(--c0)", width: 2.2 }] });
       }
-      $("station-name").textContent = stations.id[state.station];
+      $("station-name").textContent = stations.label[state.station];
       $("station-place").textContent = `${stations.alt[state.station]} m · ${stations.where[state.station]}`;
       $("station").value = String(state.station);
     }
@@ -349,7 +349,7 @@
     const choose = (i) => { state.station = i; drawStations(); drawSeries(); };
 
     const list = $("station");
-    stations.id.forEach((name, i) => {
+    stations.label.forEach((name, i) => {
       const option = document.createElement("option");
       option.value = String(i); option.textContent = name;
       list.appendChild(option);

@@ -36,6 +36,8 @@ def sections(view: RunView, content: dict[str, Any]) -> list[str]:
         listed.append(_map(bool(view.moment is not None and view.moment.bands), "chances" in content))
     if view.scored is not None:
         listed += [_scores(view.scored, view.data), _altitude()]
+        if view.extras:
+            listed.append(_extras(view.extras))
         if view.uncertainty is not None:
             listed.append(_uncertainty(view.uncertainty))
         if view.scored.router is not None:
@@ -173,6 +175,27 @@ def score_table(scores: Mapping[str, ErrorStatistics]) -> str:
         rows.append(cells)
     heads = ["MSE", *(text(model_title(name)) for name in each), *(["skill"] if "persistence" in each else [])]
     return _table(heads, rows)
+
+
+def _extras(scores: Mapping[str, Any]) -> str:
+    """Build the table of variables beside the state: errors, and what they gain on each reference."""
+    references = [name for name in next(iter(scores.values())) if name not in ("run", "coverage")]
+    rows = []
+    for name, entry in scores.items():
+        covered = entry["coverage"].get("0.8")
+        rows.append([
+            f"{text(VARIABLES[name].long_name)} [{squared_unit(unit_of(name, difference=True))}]",
+            f"{entry['run']['mse']:.3g}", *(f"{entry[one]['skill']:.2f}" for one in references),
+            "" if covered is None else f"{covered:.0%}",
+        ])  # fmt: skip
+    heads = ["MSE", "StationPDE", *(f"skill against {text(model_title(one).lower())}" for one in references),
+             "cases within the interval of 80 %"]  # fmt: skip
+    return _section(
+        "Beside the state",
+        _table(heads, rows),
+        '<p class="hint">Variables that do not enter the equations, forecast at the stations alone.</p>',
+        name="extras",
+    )
 
 
 def _altitude() -> str:

@@ -13,7 +13,15 @@ import torch
 from stationpde.baselines import baseline, without_test
 from stationpde.data import Observations, Quality, WindowRequest, WindowSource, open_observations, series_of
 from stationpde.errors import UsageError
-from stationpde.evaluation import ErrorStatistics, distribution_scores, score, thinned, windows_to_score
+from stationpde.evaluation import (
+    ErrorStatistics,
+    distribution_scores,
+    extra_scores,
+    score,
+    thinned,
+    windows_to_score,
+)
+from stationpde.extras import extras_of
 from stationpde.forecasting import (
     LEAST_HISTORY,
     Gates,
@@ -110,7 +118,8 @@ class RunScores:
 class RunView:
     """A run with its data, scores, one forecast and the relief; without data only the run.
 
-    ``notes`` are cautions for the reader: synthetic data, data other than those of training.
+    ``notes`` are cautions for the reader: synthetic data, data other than those of training. ``extras`` are the scores
+    of variables beside the state, see `extra_scores`; None without any.
     """
 
     run: LoadedRun
@@ -119,6 +128,7 @@ class RunView:
     moment: Moment | None = None
     relief: Relief | None = None
     notes: tuple[str, ...] = ()
+    extras: Mapping[str, Any] | None = None
     uncertainty: Mapping[str, Any] | None = None
 
 
@@ -231,7 +241,11 @@ def build_run_view(
     gates.close()
     terrain = dem if dem is not None else model.config.grid.dem
     relief = Relief.of(model.region, terrain, synthetic=data.is_synthetic)
-    return RunView(loaded, data, scored, moment, relief, tuple(_notes(loaded, data, moment, gates)), uncertainty)
+    fitted, extras = extras_of(loaded), None
+    if fitted is not None:
+        extras = extra_scores(model, fitted, source, loaded.model.config, thinned(windows_to_score(source), windows))
+    notes = tuple(_notes(loaded, data, moment, gates))
+    return RunView(loaded, data, scored, moment, relief, notes, uncertainty=uncertainty, extras=extras)
 
 
 # The name of before, which the documentation of earlier versions shows.
