@@ -80,6 +80,13 @@ class Config(Section):
             raise ValueError(f"pde.dt = {self.pde.dt:g} s does not divide data.step = {self.data.step}")
         if self.pde.pressure_gradient and self.model.state == "raw":
             raise ValueError("pde.pressure_gradient needs model.state = 'anomaly'")
+        if self.pde.upper_air and self.model.state == "raw":
+            raise ValueError("pde.upper_air needs model.state = 'anomaly'")
+        if self.pde.upper_air and self.pde.advection == "semi_lagrangian":
+            raise ValueError(
+                "pde.advection = 'semi_lagrangian' carries all fields with one wind, under pde.upper_air each has its "
+                "own: take advection_upwind1"
+            )
         if self.pde.advection == "semi_lagrangian" and self.pde.rule != "none":
             raise ValueError(
                 f"pde.rule = '{self.pde.rule}' scales Euler increments; semi_lagrangian has none: take 'none'"
