@@ -245,8 +245,8 @@ class PDESection(Section):
     pressure_gradient: Switch = False
     """Add a learned share of −(1/ρ)∇p to the wind; needs pressure without its terrain part (``model.state``)."""
     upper_air: Switch | Literal["placebo"] = False
-    """Couple the surface to a latent layer above it: the temperature of the column is inferred from the history, evolves,
-    and gives the wind aloft that steers θ, q and pressure (``stationpde ops show upper``); needs departures
+    """Couple the surface to a latent layer above it: the temperature of the column is inferred from the history,
+    evolves, and gives the wind aloft that steers θ, q and pressure (``stationpde ops show upper``); needs departures
     (``model.state``). ``placebo`` steers by the wind of another day, for benchmarks."""
     update_start: Share = 1.0
     """Factor γ of wind and pressure before the first step; near nothing, the equations move them only as far as the

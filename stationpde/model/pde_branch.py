@@ -280,10 +280,10 @@ class PDEBranch(nn.Module):
         if prepared.course is not None and field.dtype == prepared.course.dtype and field.shape[0]:
             network = None if self.closure is None else conditions.prepared[self.closure]
             return prepared.march(prepared.course, field, network, conditions)
-        surface, state, number = field[:, :C], scaling.inverse(field), conditions.number
+        surface, number = self._surface(field), conditions.number
         closure = None if self.closure is None else self.closure.unbounded(surface, conditions)
         added, decay = map(self._with_column, prepared.drive(surface, closure, number))
-        aloft = None if prepared.aloft is None else prepared.aloft[number]
+        aloft, state = None if prepared.aloft is None else prepared.aloft[number], scaling.inverse(field)
         closures = self._closures(Forcing(base if self.bases else None, aloft=aloft), state)
         return scaling(self._march(state, closures, added, decay, prepared.rates))
 
@@ -299,7 +299,7 @@ class PDEBranch(nn.Module):
         base = base if self.bases else None
         if self.every_substep:
             return Forcing(base, conditions=conditions if self.driven else None, aloft=aloft)
-        gain, decay = self._drive(scaling(state)[:, :C], conditions, scaling, tendencies, lead)
+        gain, decay = self._drive(self._surface(scaling(state)), conditions, scaling, tendencies, lead)
         return Forcing(base, gain, decay, aloft=aloft)
 
     def forcing_from(self, tensors: Mapping[str, Tensor]) -> Forcing:
@@ -350,7 +350,7 @@ class PDEBranch(nn.Module):
         closures = self._closures(forcing, state)
         if forcing.conditions is not None:
             assert self.closure is not None  # all that is computed at every sub-step
-            terms = self.closure.by_name(self.closure(scaling(state)[:, :C], forcing.conditions))
+            terms = self.closure.by_name(self.closure(self._surface(scaling(state)), forcing.conditions))
             closures |= {name: terms[name] for name in self.driven}
         later: Tensor = self.step(state, closures)
         if self.semi_lagrangian:
@@ -432,6 +432,10 @@ class PDEBranch(nn.Module):
             for values in (forcing.gain * factor, None if forcing.decay is None else forcing.decay * factor)
         )
         return self._with_column(added), self._with_column(decay)
+
+    def _surface(self, fields: Tensor) -> Tensor:
+        """Return the fields that networks see: without the column of the upper layer."""
+        return fields if self.aloft is None else fields[:, :C]
 
     def _with_column(self, values: Tensor | None) -> Tensor | None:
         """Append nothing for the column of the upper layer, which has no driven terms, if there is one."""

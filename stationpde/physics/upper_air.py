@@ -1,15 +1,17 @@
 r"""The latent upper layer on one screen: equations of the surface and of the column above it, coupled.
 
-What drives weather at 3 to 24 h moves with the flow aloft, which no surface station sees. One more prognostic field, the
-mean temperature of the column between the ground and 500 hPa as a departure from its climatology, closes the loop:
+What drives weather at 3 to 24 h moves with the flow aloft, which no surface station sees. One more prognostic field,
+the mean temperature of the column between the ground and 500 hPa as a departure from its climatology, closes the loop:
 
 .. math::
 
    \phi' = D\,\overline T + \frac{p}{\bar\rho}, \qquad
-   \mathbf V_g = \frac{\alpha f}{f^2 + f_0^2}\,\mathbf k\times\nabla\phi', \qquad \mathbf V_s = \mathbf V_g + \mathbf V_m
+   \mathbf V_g = \frac{\alpha f}{f^2 + f_0^2}\,\mathbf k\times\nabla\phi', \qquad
+   \mathbf V_s = \mathbf V_g + \mathbf V_m
 
-with D and the density of the base state, and :math:`\mathbf V_m`, the mean wind aloft by season, which is learned: the
-departures of a climatology hold none. Proposed for the surface equations of `stationpde.physics.equations`.
+with D and the density of the base state, and :math:`\mathbf V_m`, the mean wind aloft by season, which is learned:
+departures from a climatology hold none. :math:`\mathbf V_s` steers θ, q, pressure and the column itself, the surface
+wind follows :math:`\mathbf V_g`, column and surface mix, and pressure falls under warm advection aloft.
 """
 
 from __future__ import annotations

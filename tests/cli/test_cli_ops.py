@@ -181,7 +181,7 @@ def test_bench_knows_two_kinds_of_devices():
 def test_kernels_are_shown_of_systems_and_of_one_backend_alone():
     assert run("ops show surface --backend fused").exit_code == 2
     result = run("ops show laplacian --backend triton")
-    assert result.exit_code == 2 and "surface, anomaly, extended" in result.stderr
+    assert result.exit_code == 2 and "surface, anomaly, extended, upper" in result.stderr
 
 
 def test_an_operator_declared_elsewhere_is_listed_with_its_owner(leaky_operator):
