@@ -184,6 +184,14 @@ def test_kernels_are_shown_of_systems_and_of_one_backend_alone():
     assert result.exit_code == 2 and "surface, anomaly, extended, upper" in result.stderr
 
 
+def test_the_upper_layer_is_shown_whole_with_its_operators_and_units():
+    card = json.loads(run("ops show upper --json").stdout)
+    assert list(card["equations"]) == ["u", "v", "p", "theta", "q", "column"]
+    symbols = {symbol["name"]: symbol for symbol in card["symbols"]}
+    assert symbols["steering_share"]["start"] == "0.7" and symbols["mixing_up"]["unit"] == "1/d"
+    assert symbols["volume"]["role"] == "closure" and "Sect. 2.4.1" in " ".join(card["references"])
+
+
 def test_an_operator_declared_elsewhere_is_listed_with_its_owner(leaky_operator):
     card = json.loads(run("ops show leaky --json").stdout)
     assert card["owner"] == __name__

@@ -153,6 +153,8 @@ def test_values_that_do_not_fit_are_refused_by_name(override, words):
     [
         (["model.pde_branch=false", "model.data_branch=false"], "one of pde_branch and data_branch"),
         (["model.state=raw", "pde.pressure_gradient=true"], "needs model.state"),
+        (["model.state=raw", "pde.upper_air=true"], "pde.upper_air needs model.state"),
+        (["pde.upper_air=true", "pde.advection=semi_lagrangian"], "each has its own"),
         (["pde.rule=range", "pde.advection=semi_lagrangian"], "scales Euler increments"),
         (["pde.advection=advection_central2"], "grows under plain Euler"),
     ],
