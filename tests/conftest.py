@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import importlib.util
+import logging
 import os
 import socket
 import sys
@@ -63,6 +64,17 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(autouse=True)
+def _loggers_stay() -> Iterator[None]:
+    """Put the packages' loggers back: a command run in the test's own process sets their level and handlers."""
+    loggers = [logging.getLogger(name) for name in ("pde_ops", "fields", "stationpde")]
+    before = [(logger.level, logger.handlers) for logger in loggers]
+    yield
+    for logger, (level, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.handlers = handlers
 
 
 @pytest.fixture(scope="session")

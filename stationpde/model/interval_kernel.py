@@ -188,9 +188,9 @@ class _Interval(Function):
         )
         terms = (field, closure, *inputs[_TERMS])
         drives, decays = any(tensor is not None for tensor in terms[1:]), terms[7] is not None
-        wanted = (True, *needed[_MARCH], drives, decays, *(False for _ in course.bases[ctx.number]))
+        derivatives = (True, *needed[_MARCH], drives, decays, *(False for _ in course.bases[ctx.number]))
         coefficients, gamma = inputs[_MARCH]
-        g = run_back(course.call, course.pattern, record, seeds, coefficients, gamma, wanted)
+        g = run_back(course.call, course.pattern, record, seeds, coefficients, gamma, derivatives)
         lasting = inputs[_LASTING]
         by_lasting = torch.empty_like(lasting) if lasting is not None and needed[_LASTING] else None
         by_field, by_closure, *by_terms = terms_kernel.run_backward(

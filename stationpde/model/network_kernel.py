@@ -168,15 +168,15 @@ def run_forward(dense: Sequence[Tensor | None], *, recorded: bool) -> tuple[Tens
 
 
 def run_backward(
-    inputs: Sequence[Tensor | None], before: Tensor, seed: Tensor, wanted: Sequence[bool]
+    inputs: Sequence[Tensor | None], before: Tensor, seed: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Return the derivatives by all inputs but the sun; those by fields only if they are ``wanted``."""
+    """Return the derivatives by all inputs but the sun; those by fields only if they are ``needed``."""
     fields, last = inputs[0], inputs[8]
     assert fields is not None and last is not None
     batch, _, ny, nx = fields.shape
     results = [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]
     results[2] = None
-    for place, want in enumerate(wanted):
+    for place, want in enumerate(needed):
         results[place] = results[place] if want else None
     written = [result for place, result in enumerate(results) if place != 2]
     failed = kernel_of(fields, last).backward(

@@ -41,7 +41,7 @@ def interleaved(tensor: Tensor, side: int) -> Tensor:
 
 def values_of(rows: Tensor, nx: int, side: int) -> Tensor:
     """View rows of values ``[…, y, x · side and padding]`` as ``[…, y, x, side]``; with one sample as they are."""
-    return rows if side == 1 else rows[..., : nx * side].unflatten(-1, (nx, side))
+    return rows if side == 1 else rows[..., : nx * side].view(*rows.shape[:-1], nx, side)
 
 
 def laid_out(tensor: Tensor, side: int) -> Tensor:
@@ -118,9 +118,9 @@ def march_forward(
     side = samples_side_by_side(batch, nx) if call.compiled.engine.name == "c" else 1
     states = new_states(pattern, state, side, decays=decay is not None, recording=recording)
     _lay_out(states[0], state, side)
-    joined = [None if t is None else laid_out(t, side) for t in (added, decay)]
+    added, decay = (None if t is None else laid_out(t, side) for t in (added, decay))
     record = run_forward(
-        call, pattern, side, states, coefficients, factor, *joined, _held(closures, side), recording=recording
+        call, pattern, side, states, coefficients, factor, added, decay, _held(closures, side), recording=recording
     )
     last = last_state(pattern, states)
     return last.clone() if side == 1 else taken_apart(last, nx, side), record  # never a view: the states are saved

@@ -318,7 +318,7 @@ def test_one_run_given_twice_makes_no_ensemble(small_runs):
 
 def test_options_for_raw_files_are_refused_where_a_store_is_read(small_runs):
     run = load_run(small_runs.first)
-    for read in (ReadOptions(units={"p": "hPa"}), ReadOptions(zone="Mars")):
+    for read in (ReadOptions(units={"p": "hPa"}), ReadOptions(zone="UTC+8")):
         with pytest.raises(UsageError, match="is a store, in SI and UTC") as caught:
             forecast((run,), small_runs.store, ForecastRequest(options=IngestOptions(read=read)))
         assert caught.value.code == "SPDE-D158"
