@@ -27,7 +27,6 @@ from stationpde.evaluation import (
 from stationpde.physics import TERMS
 
 CELLS, OUT = ROOT / "benchmarks" / "cells" / "without_guide", ROOT / "out" / "field_alone"
-EXTENDED = f"pde.terms={json.dumps(list(TERMS))}"
 # Epochs that no run reaches: the cap ends it.
 ALONE = ("model.guide=none", "train.epochs=10")
 
@@ -42,15 +41,19 @@ class Case:
     as_many_steps_as: str | None = None
 
 
+def _terms(*more: str) -> str:
+    return f"pde.terms={json.dumps([*TERMS, *more])}"
+
+
 CASES = {
     "printed": Case("printed equations"),
     "none-printed": Case("no PDE branch, as many steps", "default-no_pde", as_many_steps_as="printed"),
-    "extended": Case("extended equations", overrides=(EXTENDED,)),
+    "extended": Case("extended equations", overrides=(_terms(),)),
     "none-extended": Case("no PDE branch, as many steps", "default-no_pde", as_many_steps_as="extended"),
-    "upper": Case("extended equations and upper layer", overrides=(EXTENDED, "pde.upper_air=true")),
+    "upper": Case("extended equations and upper layer", overrides=(_terms("upper_air"),)),
     "none-upper": Case("no PDE branch, as many steps", "default-no_pde", as_many_steps_as="upper"),
     "placebo": Case(
-        "the same, steered by the wind of another day", overrides=(EXTENDED, "pde.upper_air=placebo"),
+        "the same, steered by the wind of another day", overrides=(_terms("upper_air_placebo"),),
         as_many_steps_as="upper",
     ),
     "none-time": Case("no PDE branch, as much time", "default-no_pde"),

@@ -31,14 +31,18 @@ from stationpde.training import train
 
 __all__ = ["CASES", "Outcome", "outcome_of", "pace", "steering_wind"]
 
-EXTENDED = f"pde.terms={json.dumps(list(TERMS))}"
+
+def _terms(*more: str) -> str:
+    return f"pde.terms={json.dumps([*TERMS, *more])}"
+
+
 CASES: Mapping[str, tuple[str, ...]] = {
     "none": ("model.pde_branch=false",),
     "printed": ("pde.terms=[]",),
-    "extended": (EXTENDED,),
-    "upper": (EXTENDED, "pde.upper_air=true"),
-    "placebo": (EXTENDED, "pde.upper_air=placebo"),
-    "upper_alone": ("pde.terms=[]", "pde.upper_air=true"),
+    "extended": (_terms(),),
+    "upper": (_terms("upper_air"),),
+    "placebo": (_terms("upper_air_placebo"),),
+    "upper_alone": ('pde.terms=["upper_air"]',),
 }
 SHORT = ("train.epochs=10", "train.calibrate=false", "train.patience=10")
 PACE_STEPS = 6

@@ -77,8 +77,7 @@ class FieldForecast:
 def _equations(config: Config, grid: Grid2D, halvings: int = _MOST_HALVINGS) -> PDEBranch:
     """Build the equations without a closure; with shorter sub-steps where the cells of a small network are small."""
     try:
-        bare = config.with_overrides(["model.closure=false", "pde.terms=[]", "pde.upper_air=false"])
-        return PDEBranch(bare, grid, 0).eval()
+        return PDEBranch(config.with_overrides(["model.closure=false", "pde.terms=[]"]), grid, 0).eval()
     except StabilityError:
         if halvings == 0:
             raise

@@ -203,7 +203,7 @@ def _settings(config: Config, published: bool) -> Config:
     step = float(config.data.step_seconds)
     return config.with_overrides([
         "model.state=anomaly", "model.closure=false", "model.guide=none", "model.inputs=[]", "pde.terms=[]",
-        "pde.upper_air=false", "pde.advection=advection_upwind1",
+        "pde.advection=advection_upwind1",
         f"pde.rule={'weathergft' if published else 'range'}",
         f"pde.dt={_KERNEL_SECONDS if step % _KERNEL_SECONDS == 0 else step!r}",
     ])  # fmt: skip

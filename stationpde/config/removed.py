@@ -136,7 +136,6 @@ ADDED: Mapping[str, Any] = {
     "model.simple_members": False,
     "model.shares": "half_way",
     "pde.update_start": 1.0,
-    "pde.upper_air": False,
     "loss.residual": 0.0,
     "train.calibrate": True,
 }

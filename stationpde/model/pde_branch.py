@@ -62,13 +62,13 @@ def _assembled(config: Config, start: equations.Coefficients) -> PDESystem:
     pde = config.pde
     advection = "advection" if pde.advection == "semi_lagrangian" else pde.advection
     if has_base(config):
-        system = equations.anomaly(start, advection, pde.pressure_gradient or bool(pde.upper_air))
+        system = equations.anomaly(start, advection, pde.pressure_gradient or config.steered_by is not None)
     else:
         system = equations.surface(start, advection)
     if config.extended_terms:
         system = equations.extended(system, config.extended_terms)
-    if pde.upper_air:
-        system = upper_air.with_upper_air(system, start, advection, placebo=pde.upper_air == "placebo")
+    if config.steered_by is not None:
+        system = upper_air.with_upper_air(system, start, advection, placebo=config.steered_by == "other wind")
     driven = driven_names(config)
     unresolved = {closure.name for closure in system.closures if closure.name.startswith("S_")}
     removed = [*sorted(unresolved.difference(driven)), *pde.without]
@@ -223,7 +223,7 @@ class PDEBranch(nn.Module):
         )
         self.bases = [name for name in self.tendency.closure_names if name in _BASE]
         self.aloft: Aloft | None = None
-        if pde.upper_air:
+        if config.steered_by is not None:
             self.aloft = Aloft(grid, self.tendency.closure_names, "sun" in config.model.inputs)
         if self.semi_lagrangian:
             self.step = integrators["semi_lagrangian"](self.tendency, pde.dt, handled=frozenset({"outer"}))

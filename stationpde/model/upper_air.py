@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from pde_ops import Grid2D, unit_registry
 from pde_ops.ops import air_density, column_depth, geostrophic_x, geostrophic_y, hydrostatic_geopotential, temperature
 from stationpde.model.convolutions import Convolution, zero_
-from stationpde.physics import DAY, STATE, SUN_CHANNEL, THETA, TIME_CHANNELS, P, Q, steps_back
-from stationpde.physics.upper_air import LEAST_ROTATION, SUPPLIED, TOP_PRESSURE
+from stationpde.physics import DAY, STATE, SUN_CHANNEL, THETA, TIME_CHANNELS, P, Q, steps_back, upper_air
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -30,10 +29,10 @@ __all__ = ["Aloft", "ColumnEncoder"]
 
 COLUMN_CHANNEL = len(STATE)
 # Where the ground comes near the top of the column, it stays so deep.
-LEAST_FOOT = 1.1 * TOP_PRESSURE
+LEAST_FOOT = 1.1 * upper_air.TOP_PRESSURE
 # m/s that a parameter of one stands for: a mean wind of the middle latitudes is within reach of a short training.
 WIND_SCALE = 20.0
-NAMES = tuple(closure.name for closure in SUPPLIED)
+NAMES = tuple(closure.name for closure in upper_air.SUPPLIED)
 OTHER = tuple(name for name in NAMES if name.startswith("other"))
 
 
@@ -82,7 +81,7 @@ class Aloft(nn.Module):
     ) -> Float[Tensor, "*batch 5 y x"]:
         """Return depth and specific volume of the base state, the mean wind, and the height of the sun, SI."""
         p, theta, q = (base[..., channel, :, :] for channel in (P, THETA, Q))
-        depth = column_depth(p.clamp(min=LEAST_FOOT), torch.full_like(p, TOP_PRESSURE), grid=self.grid)
+        depth = column_depth(p.clamp(min=LEAST_FOOT), torch.full_like(p, upper_air.TOP_PRESSURE), grid=self.grid)
         volume = 1.0 / air_density(temperature(theta, p, grid=self.grid), p, q, grid=self.grid)
         _, _, sine, cosine = conditions[..., TIME_CHANNELS, :1, :1].unbind(-3)
         season = torch.stack([torch.ones_like(sine), sine, cosine], dim=-1)
@@ -108,7 +107,7 @@ class Aloft(nn.Module):
         grid, (depth, volume) = self.grid, (supplied[:, 0], supplied[:, 1])
         phi = hydrostatic_geopotential(state[:, COLUMN_CHANNEL], state[:, P], depth, volume, grid=grid)
         f = torch.as_tensor(grid.f.copy(), dtype=phi.dtype, device=phi.device)[:, None]
-        least = torch.full_like(f, LEAST_ROTATION)
+        least = torch.full_like(f, upper_air.LEAST_ROTATION)
         return geostrophic_x(phi, f, least, grid=grid), geostrophic_y(phi, f, least, grid=grid)
 
     @torch.no_grad()

@@ -20,11 +20,10 @@ def upper(*overrides: str, eager: bool = True):
     return small_model(small_config("upper air", (*UNGUIDED, *overrides)), eager=eager)
 
 
-def test_by_default_there_is_no_upper_layer_and_the_key_changes_no_hash() -> None:
+def test_by_default_there_is_no_upper_layer() -> None:
     model = small_model(small_config("default", UNGUIDED))
     assert model.column is None and model.pde_branch.aloft is None
     assert model.pde_branch.tendency.field_names == STATE
-    assert "upper_air" not in model.config.identity()["pde"]
 
 
 def test_the_column_starts_as_the_mean_of_theta_over_the_last_day() -> None:
@@ -79,8 +78,8 @@ def test_the_mean_wind_aloft_follows_the_season() -> None:
 
 
 def test_a_placebo_is_steered_by_the_wind_of_another_sample_and_the_layer_by_its_own() -> None:
-    for setting, depends in (("true", False), ("placebo", True)):
-        model = upper(f"pde.upper_air={setting}")
+    for term, depends in (("upper_air", False), ("upper_air_placebo", True)):
+        model = upper(f'pde.terms=["{term}"]')
         states = []
         for other in (30, 70):
             batch = windows(model.config, [5, other])
@@ -89,7 +88,7 @@ def test_a_placebo_is_steered_by_the_wind_of_another_sample_and_the_layer_by_its
 
 
 def test_a_placebo_takes_the_weights_of_the_layer() -> None:
-    own, placebo = upper(), upper("pde.upper_air=placebo")
+    own, placebo = upper(), upper('pde.terms=["upper_air_placebo"]')
     placebo.load_state_dict(own.state_dict())
 
 
