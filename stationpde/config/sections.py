@@ -234,7 +234,7 @@ class PDESection(Section):
         Literal["surroundings", "memory", "relaxation", "radiation", "upper_air", "upper_air_placebo"], ...
     ] = ()
     """Terms that extend the printed equations; they act on departures (``model.state``). The first four start at zero
-    and are held over an interval (``model.closure_form``). ``upper_air`` couples the surface to a latent layer above it:
+    and are held over an interval (``model.closure_form``). ``upper_air`` couples the surface to a latent layer above:
     the temperature of the column is inferred from the history, evolves, and gives the wind aloft that steers θ, q and
     pressure (``stationpde ops show upper``); its placebo, for benchmarks, steers by the wind of another day. None by
     default: the skill they add does not pay for their time."""

@@ -100,7 +100,7 @@ class Config(Section):
 
     @property
     def extended_terms(self) -> tuple[str, ...]:
-        """Return those of ``pde.terms`` that act and are held over an interval: on departures, radiation with the sun."""
+        """Return those of ``pde.terms`` that are held over an interval and act: on departures, radiation with sun."""
         if self.model.state != "anomaly" or self.model.closure_form != "held":
             return ()
         lasting = [term for term in self.pde.terms if not term.startswith("upper_air")]
