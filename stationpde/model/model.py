@@ -73,12 +73,6 @@ class StationPDEModel(nn.Module):
         self.encoder = HistoryEncoder.of(config, self.conditions.history_count)
         step_count = self.conditions.step_count
         self.pde_branch = PDEBranch(config, region.pde_grid, step_count) if model.pde_branch else None
-        self.column: ColumnEncoder | None = None
-        # What evolves is the state, and last the column of an upper layer where there is one.
-        self.carried = self.scaling
-        if self.pde_branch is not None and self.pde_branch.aloft is not None:
-            self.column = ColumnEncoder(model.encoder_hidden, config.data.step_seconds, config.data.history)
-            self.carried = self.scaling.with_column()
         self.data_branch = DataBranch.of(config, step_count) if model.data_branch else None
         both = model.pde_branch and model.data_branch
         self.router = Router(len(STATE), step_count, model.hidden) if both else None
@@ -94,6 +88,13 @@ class StationPDEModel(nn.Module):
         self.residual: PhysicsResidual | None = None
         if config.loss.residual > 0.0:
             self.residual = residual_of(config, region.pde_grid, self.scaling, region.grid.lon)
+        # What evolves is the state, and last the column of an upper layer where there is one. It comes last here as
+        # well: with one seed, all other weights begin as without it.
+        self.column: ColumnEncoder | None = None
+        self.carried = self.scaling
+        if self.pde_branch is not None and self.pde_branch.aloft is not None:
+            self.column = ColumnEncoder(model.encoder_hidden, config.data.step_seconds, config.data.history)
+            self.carried = self.scaling.with_column()
 
     @classmethod
     def build(cls, config: Config, statistics: StateStatistics, elevation: Elevation | None = None) -> StationPDEModel:

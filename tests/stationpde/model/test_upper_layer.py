@@ -26,6 +26,12 @@ def test_by_default_there_is_no_upper_layer() -> None:
     assert model.pde_branch.tendency.field_names == STATE
 
 
+def test_with_one_seed_the_other_weights_begin_as_without_the_layer() -> None:
+    plain, layered = small_model(small_config("default", UNGUIDED)).state_dict(), upper().state_dict()
+    new = {name for name in layered if name.startswith("column.") or ".aloft." in name or "pde_branch" in name}
+    assert all(torch.equal(layered[name], value) for name, value in plain.items() if name not in new)
+
+
 def test_the_column_starts_as_the_mean_of_theta_over_the_last_day() -> None:
     model = upper()
     batch = windows(model.config, [5, 30])
