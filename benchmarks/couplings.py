@@ -56,7 +56,7 @@ class Guesses:
 def section(path: Path) -> str:
     """Return the section as Markdown."""
     began = time.process_time()
-    config = contestant("default").config(Task("w2k-like", 24, "default", 0))
+    config = contestant("default").config(Task("w2k-like", 24, "default", 0, "former"))
     series = load_series(str(path), config.data, quality="gross", command="benchmark")
     source = WindowSource.of(series, config)
     seed_everything(config.train.seed, "init")
@@ -187,7 +187,8 @@ def _guesses(learner: ModelLearner, source: WindowSource, starts: Array, shares:
 
 def _compared(source: WindowSource, test: Guesses, better: Tensor):  # type: ignore[no-untyped-def]
     """Comparisons of corrected with plain guesses on the test windows, variable by variable."""
-    config, starts = contestant("default").config(Task("w2k-like", 24, "default", 0)), windows_to_score(source)
+    config = contestant("default").config(Task("w2k-like", 24, "default", 0, "former"))
+    starts = windows_to_score(source)
     days = (int(test.issue[0]) // _DAY, int(test.issue[-1]) // _DAY)
     data, ids = config.data, source.series.stations.id
     statistics = []

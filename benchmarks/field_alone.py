@@ -28,7 +28,7 @@ from stationpde.physics import TERMS
 
 CELLS, OUT = ROOT / "benchmarks" / "cells" / "without_guide", ROOT / "out" / "field_alone"
 # Epochs that no run reaches: the cap ends it.
-ALONE = ("model.guide=none", "train.epochs=10")
+ALONE = ("model.guide=none", "model.simple_members=false", "train.epochs=10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _mse(results: HorizonResults, variable: str) -> float:
 def _scored(name: str, case: Case, path: Path, overrides: tuple[str, ...]) -> HorizonResults:
     plan = BenchmarkPlan(
         store=str(path), protocol="w2k-like", models=(case.model,), out=OUT / name, cells=CELLS / name,
-        overrides=overrides, cap=CAP_SECONDS / 2, command="python -m benchmarks.field_alone",
+        overrides=overrides, recipe="former", cap=CAP_SECONDS / 2, command="python -m benchmarks.field_alone",
     )  # fmt: skip
     return scored(plan)
 

@@ -58,7 +58,7 @@ class Fit:
 def section(path: Path) -> str:
     """Return the section as Markdown."""
     began = time.process_time()
-    config = contestant("default").config(Task("w2k-like", 24, "default", 0))
+    config = contestant("default").config(Task("w2k-like", 24, "default", 0, "former"))
     series = load_series(str(path), config.data, quality="gross", command="benchmark")
     source = WindowSource.of(series, config)
     model = StationPDEModel.build(config, StateStatistics.of(series, source.windows.split, config)).eval()

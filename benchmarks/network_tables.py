@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from benchmarks.network_settings import NETWORKS
 from stationpde.evaluation import LONG_NAMES, Comparison, HorizonResults, contestant, grid
 
-__all__ = ["WITHOUT", "Lead", "leads", "section"]
+__all__ = ["ABLATED", "Lead", "leads", "section"]
 
 # A number and its sign stay on one line.
 _PERCENT = "\N{NO-BREAK SPACE}%"
 _VARIABLES = ("u", "v", "p", "t", "rh")
 _SINGLE, _BLEND = "best single peer", "blend"
 # Ablations of parts that a long record gains little from, and their names in tables.
-WITHOUT = {
-    "default-no_last_day": "without the level of the last day",
-    "default-no_pde": "without the PDE branch",
+_FORMER = "default:recipe_former"
+_WITHOUT = {
+    "default-no_last_day:recipe_former": "without the level of the last day",
+    "default-no_pde:recipe_former": "without the PDE branch",
 }
+# What the tables of parts are made of, beside the models that are asked for.
+ABLATED = (_FORMER, *_WITHOUT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,10 +86,13 @@ def section(results: Mapping[str, HorizonResults], models: Sequence[str]) -> str
     for is_trial, title in ((False, "settings"), (True, "trials")):
         ablated = {
             name: one for name, one in results.items()
-            if NETWORKS[name].is_trial == is_trial and {"default", *WITHOUT} <= set(one.cells)
+            if NETWORKS[name].is_trial == is_trial and {_FORMER, *_WITHOUT} <= set(one.cells)
         }  # fmt: skip
-        if "default" in ours and ablated:
-            parts += [f"How much lower its MSE is than its own without a part, {title} on which that was scored:"]
+        if ablated:
+            parts += [
+                "How much lower the MSE of the former recipe (`--recipe former`) is than its own without a part, "
+                f"{title} on which that was scored:"
+            ]
             parts += [_ablated(ablated)]
     parts.append(_facts(results))
     return "\n\n".join(parts)
@@ -126,10 +132,10 @@ def _table(results: Mapping[str, HorizonResults], subject: str) -> str:
 
 def _ablated(results: Mapping[str, HorizonResults]) -> str:
     rows: list[list[str]] = []
-    each: dict[str, list[dict[str, float]]] = {label: [] for label in WITHOUT.values()}
+    each: dict[str, list[dict[str, float]]] = {label: [] for label in _WITHOUT.values()}
     for name, one in results.items():
-        compared = one.comparisons("default")
-        for number, (model, label) in enumerate(WITHOUT.items()):
+        compared = one.comparisons(_FORMER)
+        for number, (model, label) in enumerate(_WITHOUT.items()):
             by = compared[model]
             gain_of = {v: c.gain for v, c in by.items()}
             each[label].append(gain_of)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.network_settings import NETWORKS
-from benchmarks.network_tables import WITHOUT, section
+from benchmarks.network_tables import ABLATED, section
 from benchmarks.networks import CELLS, Shape, prepared_record
 from benchmarks.section import PAGE, ROOT, computed
 from stationpde.evaluation import BenchmarkPlan, Cell, HorizonResults, contestant, read_cell, update_page
@@ -43,7 +43,7 @@ def main() -> None:
     failed: list[str] = []
     for name in _cheapest_first(names, options.out) if not options.render else ():
         failed += compute(name, models, options.out, options.cells)
-    shown = tuple(dict.fromkeys((*models, *WITHOUT)))
+    shown = tuple(dict.fromkeys((*models, *ABLATED)))
     results = {name: finished(name, shown, options.out, options.cells) for name in names}
     text = section({name: one for name, one in results.items() if one.cells}, models)
     if options.only:

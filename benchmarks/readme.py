@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.network_settings import NETWORKS
 from stationpde.evaluation import (
     LONG_NAMES,
     Cell,
@@ -24,19 +25,22 @@ from stationpde.evaluation import (
 
 __all__ = ["results_block", "with_results"]
 
-OURS = "default"
+# Our model; where it has no cell at some horizon yet, as it was with the recipe of before.
+OURS = ("default", "default:recipe_former")
+# Settings of the proving ground that are all stations of a record: other regions.
+REGIONS = ("us", "metar")
 _BEGIN = "<!-- results: written by `python -m benchmarks --render` from benchmarks/cells -->"
 _END = "<!-- end of results -->"
 
 
 def results_block(folder: Path) -> str:
     """Return the tables, one for each protocol and record that our model was scored on."""
-    cells = [read_cell(path) for path in sorted(folder.glob("*.json"))]
+    folders = [folder, *(folder / "networks" / name for name in REGIONS)]
+    cells = [read_cell(path) for one in folders for path in sorted(one.glob("*.json"))]
     parts = []
     for of_record in _by_record(cells):
-        horizons = [horizon for hours in _hours(of_record) if OURS in (horizon := _horizon(of_record, hours)).cells]
-        if horizons:
-            parts.append(f"{_caption(horizons)}\n\n{_table(horizons)}")
+        if tables := _tables(of_record):
+            parts.append(tables)
     return "\n\n".join([_BEGIN, *parts, _END])
 
 
@@ -58,34 +62,45 @@ def _by_record(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
     yield from (groups[key] for key in sorted(groups))
 
 
+def _tables(cells: Sequence[Cell]) -> str | None:
+    """Return caption and table of a record that our model, or its former recipe, was scored on."""
+    every = {
+        ours: [one for hours in _hours(cells) if ours in (one := _horizon(cells, hours, ours)).cells] for ours in OURS
+    }
+    ours = max(OURS, key=lambda name: len(every[name]))  # of equals the first
+    return f"{_caption(every[ours], ours)}\n\n{_table(every[ours], ours)}" if every[ours] else None
+
+
 def _hours(cells: Sequence[Cell]) -> list[int]:
     return sorted({cell.task.hours for cell in cells})
 
 
-def _horizon(cells: Sequence[Cell], hours: int) -> HorizonResults:
+def _horizon(cells: Sequence[Cell], hours: int, ours: str) -> HorizonResults:
     """Return our model and its peers; parts taken away have a table of their own."""
     by_model: dict[str, tuple[Cell, ...]] = {}
     for cell in cells:
         name = cell.task.model
-        if cell.task.hours == hours and (name == OURS or contestant(name).peer is not None):
+        if cell.task.hours == hours and (name == ours or contestant(name).peer is not None):
             by_model[name] = (*by_model.get(name, ()), cell)
     return HorizonResults(hours, by_model)
 
 
-def _caption(horizons: Sequence[HorizonResults]) -> str:
-    ours = horizons[0].cells[OURS]
-    data, task = ours[0].about["data"], ours[0].task
+def _caption(horizons: Sequence[HorizonResults], ours: str) -> str:
+    cell = horizons[0].cells[ours][0]
+    data, task = cell.about["data"], cell.task
     hours = ", ".join(f"{horizon.hours} h" for horizon in horizons)
     step = "hourly" if data["step_seconds"] == 3600 else f"every {data['step_seconds'] / 3600:g} h"
-    seeds = _seeds({horizon.hours: len(horizon.cells[OURS]) for horizon in horizons})
+    seeds = _seeds({horizon.hours: len(horizon.cells[ours]) for horizon in horizons})
     peers = max(len(horizon.cells) for horizon in horizons) - 1
     cap = "" if task.cap is None else f", {task.cap / 60:g} CPU-minutes for each learned model"
-    of = f"{data['stations']} stations"
+    record = data["name"].partition("/")[0]
+    record = NETWORKS[record].record if record in NETWORKS else record
+    of = f"{data['stations']:,} stations"
     of = f"the {of} of" if "kept" not in data else f"{of} that were left out of training, {data['kept']} kept, of"
     return (
-        f"MSE {hours} ahead, {step}, at {of} `{data['name'].partition('/')[0]}`, "
+        f"MSE {hours} ahead, {step}, at {of} `{record}`, "
         f"{data['windows']['test']:,} test windows from {data['split']['test'][0][:10]} on; {peers} other models, "
-        f"{seeds}{cap}:"
+        f"{seeds}{cap}{', our model with its former recipe' if task.recipe == 'former' else ''}:"
     )
 
 
@@ -98,14 +113,16 @@ def _seeds(counts: Mapping[int, int]) -> str:
     return f"{', '.join(f'{number(n)} at {hours} h' for hours, n in many.items())}, else one seed"
 
 
-def _table(horizons: Sequence[HorizonResults]) -> str:
+def _table(horizons: Sequence[HorizonResults], ours: str) -> str:
     """Return a horizon in full; of several, our score and by how much it is lower, side by side."""
-    labels = {name: f"{LONG_NAMES[name]} ({_unit(horizons[0], name)})" for name in horizons[0].variables}
+    labels = {name: f"{LONG_NAMES[name]} ({_unit(horizons[0], name, ours)})" for name in horizons[0].variables}
     if len(horizons) == 1:
         head = ["", "StationPDE", "best other", "persistence", "lower than the best other by"]
-        return grid(head, [[label, *_beside(horizons[0], name).in_full()] for name, label in labels.items()])
+        return grid(head, [[label, *_beside(horizons[0], name, ours).in_full()] for name, label in labels.items()])
     head = ["StationPDE (lower than the best other by)", *(f"{horizon.hours} h" for horizon in horizons)]
-    return grid(head, [[t, *(_beside(horizon, name).in_brief() for horizon in horizons)] for name, t in labels.items()])
+    return grid(
+        head, [[t, *(_beside(horizon, name, ours).in_brief() for horizon in horizons)] for name, t in labels.items()]
+    )
 
 
 class _Beside(NamedTuple):
@@ -125,20 +142,23 @@ class _Beside(NamedTuple):
         return f"{self.ours} ({', '.join(filter(None, (self.gain, self.interval)))})"
 
 
-def _beside(horizon: HorizonResults, variable: str) -> _Beside:
+def _beside(horizon: HorizonResults, variable: str, subject: str) -> _Beside:
     scores = {model: horizon.pooled(model)[variable]["mse"] for model in horizon.cells}
-    others = [model for model in scores if model != OURS]
+    others = [model for model in scores if model != subject]
     persistence = shown_number(scores["persistence"]) if "persistence" in scores else "–"
     if not others:
-        return _Beside(shown_number(scores[OURS]), "–", persistence)
+        return _Beside(shown_number(scores[subject]), "–", persistence)
     best = min(others, key=lambda model: scores[model])
-    gain = compare(horizon.statistics(OURS), horizon.statistics(best))[variable]
+    gain = compare(horizon.statistics(subject), horizon.statistics(best))[variable]
     interval = "" if gain.low is None or gain.high is None else f"{100 * gain.low:.1f} to {100 * gain.high:.1f}"
-    ours, other = shown_number(scores[OURS]), f"{shown_number(scores[best])} ({horizon.cells[best][0].about['title']})"
-    ours = f"**{ours}**" if scores[OURS] < scores[best] else ours
+    ours, other = (
+        shown_number(scores[subject]),
+        f"{shown_number(scores[best])} ({horizon.cells[best][0].about['title']})",
+    )
+    ours = f"**{ours}**" if scores[subject] < scores[best] else ours
     lower_by = f"{100 * gain.gain:.1f} %{'' if gain.is_significant else ' n.s.'}"
     return _Beside(ours, other, persistence, lower_by, interval)
 
 
-def _unit(horizon: HorizonResults, variable: str) -> str:
-    return squared_unit(horizon.cells[OURS][0].about["scores"][variable]["unit"])
+def _unit(horizon: HorizonResults, variable: str, ours: str) -> str:
+    return squared_unit(horizon.cells[ours][0].about["scores"][variable]["unit"])

@@ -129,6 +129,7 @@ REMOVED: Mapping[str, RemovedKey] = {
 # Keys added after configurations were first hashed, and the value at which they change nothing.
 ADDED: Mapping[str, Any] = {
     "data.quality": "full",
+    "data.extra": [],
     "model.guide_local": "single",
     "model.surroundings": "fixed",
     "model.guide_rows": "thinned",
@@ -158,6 +159,10 @@ def from_saved_tree(saved: Tree) -> dict[str, Any]:
     }  # fmt: skip
     former = {key: saved[key.partition(".")[0]][key.partition(".")[2]] for key in _dotted(saved) if key in REMOVED}
     replaced = {key.partition(".")[2]: value for key, value in former.items()}
+    for key, value in ADDED.items():  # the value of today is another one for some
+        section, _, name = key.partition(".")
+        if isinstance(part := tree.setdefault(section, {}), dict):
+            part.setdefault(name, value)
     train = tree.get("train")
     if isinstance(train, dict) and train.get("compile") is False:
         train["compile"] = "auto"  # what it meant before there was `auto`; how, not what

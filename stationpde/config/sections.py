@@ -12,6 +12,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
 from fields.errors import UsageError
+from fields.stand_ins import STAND_INS
 from fields.times import DAY, parse_span
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 Variable = Literal["u", "v", "p", "t", "rh"]
+Extra = Literal["psl", "td", "ff", "precip", "gust", "radiation", "cloud", "visibility", "snow", "sunshine"]
 # Strict: true is no 1, 1.0 no count of things and "3" no number; a whole number is a float.
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Whole = Annotated[int, Strict()]
@@ -65,8 +67,15 @@ class DataSection(Section):
     (``gross``); flagged values are treated as missing."""
     scored: tuple[Variable, ...] = ("u", "v", "p", "t", "rh")
     """Variables that enter loss and scores."""
-    missing: dict[Variable, Literal["standard-atmosphere"]] = {}
-    """Substitute for a variable that a network does not observe; it is never scored."""
+    missing: dict[Variable, Literal["standard-atmosphere", "calm", "dry"]] = {}
+    """Substitute for a variable that a network does not observe; it is never scored, and not forecast. Training writes
+    it where a record lacks one: ``calm`` for wind, ``standard-atmosphere`` for pressure and temperature, ``dry`` for
+    humidity."""
+
+    extra: tuple[Extra, ...] = ()
+    """Variables beside the state that are forecast at stations: ``gust``, ``precip``, ``radiation``, ``cloud``,
+    ``visibility``, ``snow``, ``sunshine``, ``ff`` of a network without directions, ``psl``, ``td``. They do not enter
+    the equations."""
 
     @field_validator("step")
     @classmethod
@@ -90,6 +99,15 @@ class DataSection(Section):
             raise ValueError(f"split must add up to 1, not {sum(self.split):g}")
         if len(set(self.scored)) != len(self.scored) or not self.scored:
             raise ValueError(f"scored names each variable once and at least one, not {list(self.scored)}")
+        if len(set(self.extra)) != len(self.extra):
+            raise ValueError(f"extra names each variable once, not {list(self.extra)}")
+        for name, what in self.missing.items():
+            if STAND_INS[name] != what:
+                raise ValueError(f"missing: '{what}' is no substitute for {name}, which has '{STAND_INS[name]}'")
+        if ("u" in self.missing) != ("v" in self.missing):
+            raise ValueError("missing names both u and v or neither: one component is no wind")
+        if "t" in self.missing and "rh" not in self.missing:
+            raise ValueError("missing names t, and so rh: humidity without temperature says nothing of vapour")
         both = set(self.missing) & set(self.scored)
         if both:
             raise ValueError(f"{', '.join(sorted(both))} has a substitute and cannot be scored; take it out of scored")
@@ -173,23 +191,23 @@ class ModelSection(Section):
     """Width of the perceptrons' two layers."""
     guide_epochs: Count = 6
     """Passes of the perceptrons over the training rows."""
-    guide_local: Literal["single", "blocks"] = "single"
+    guide_local: Literal["single", "blocks"] = "blocks"
     """Weights of each station in the linear guess. ``single``: always, in single precision. ``blocks``: in half
     precision, and none where on blocks of the training period that are left out they gain next to nothing at a sample
     of the stations."""
     surroundings: Literal["fixed", "network"] = "fixed"
     """Distances at which surroundings are seen: 150, 350 and 700 km, or those of `ring_distances`, which follow
     spacing and extent of the network and the step of the forecast."""
-    guide_rows: Literal["thinned", "all"] = "thinned"
+    guide_rows: Literal["thinned", "all"] = "all"
     """Rows that the guide is fitted on. ``thinned``: at most 3,600 windows, and of a target those rows in which every
     lead was observed. ``all``: every window as long as they have fewer than a million rows, a gap between two observed
     leads bridged."""
-    guide_season: Literal["none", "auto"] = "none"
+    guide_season: Literal["none", "auto"] = "auto"
     """Season in the guide: ``auto`` adds the first harmonic of the year, alone and times the day, to the predictors
     where training covers a year and three quarters; a shorter record holds no season twice."""
-    simple_members: Switch = False
+    simple_members: Switch = True
     """Mix persistence, the same hour yesterday and the climatology into the forecast, beside guesses and field."""
-    shares: Literal["half_way", "by_days"] = "half_way"
+    shares: Literal["half_way", "by_days"] = "by_days"
     """How shares of guesses and field are estimated. ``half_way``: those of a lead are drawn half-way to those of its
     variable. ``by_days``: to those of its variable, of all variables, and to a prior, the more the fewer days of
     validation there are."""
@@ -273,7 +291,7 @@ class LossSection(Section):
 class TrainSection(Section):
     """Optimisation, validation, checkpoints and resources of training."""
 
-    epochs: Count | Literal["auto"] = 2
+    epochs: Count | Literal["auto"] = "auto"
     """Passes of the field over the training windows. ``auto``: one for each 55 days of training, at least two and at
     most eight, so that a record of weeks is not learned by heart and one of a year is learned."""
     max_steps: Count | None = None

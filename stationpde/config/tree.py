@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -32,13 +32,14 @@ from stationpde.config.sections import (
     Section,
     TrainSection,
 )
+from stationpde.config.subset import tree_for_record
 from stationpde.errors import ConfigError
 
 __all__ = ["ABLATIONS", "PRESETS", "RECIPES", "VARIANTS", "Config"]
 
 PRESETS = ("weather2k", "meteonet", "demo", "tiny")
 VARIANTS = ("default", "field", "paper")
-RECIPES = ("default", "paper", "travel")
+RECIPES = ("default", "paper", "former")
 _GROW_UNDER_EULER = ("advection_upwind3", "advection_central2", "advection_central4")
 _LARGEST_STATE = 1 << 40
 _MOST_SUBSTEPS = 100_000
@@ -216,6 +217,26 @@ class Config(Section):
                 change = {"pde": {"without": sorted({*tree["pde"]["without"], *change["pde"]["without"]})}}
             tree = merged(tree, change, replace=True)
         return Config.parse(tree, where="ablation")
+
+    def fitted_to(self, reference: Collection[str]) -> Config:
+        """Return the configuration for a record some variables of which are a reference and no observations.
+
+        They are not scored; see `stationpde.config.subset`.
+
+        Raises
+        ------
+        ConfigError
+            If nothing is left to score.
+        """
+        if set(reference) <= set(self.data.missing):
+            return self
+        tree = tree_for_record(self.tree(), reference)
+        if not tree["data"]["scored"]:
+            raise ConfigError(
+                f"the network observes none of what is scored: {', '.join(self.data.scored)}", code="SPDE-C001",
+                where="data.scored", do="data.scored names variables that it observes",
+            )  # fmt: skip
+        return Config.parse(tree, where="data.missing")
 
     def for_stations_only(self) -> Config:
         """Return the configuration that forecasts at stations from the guide alone: no field is evolved or trained."""

@@ -39,7 +39,7 @@ _PEER_TRAIN: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-Recipe = Literal["default", "paper", "travel"]
+Recipe = Literal["default", "paper", "former"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Training:
 
 TRAININGS: Mapping[str, Training] = {
     "recipe_paper": Training("trained as printed", recipe="paper"),
-    "recipe_travel": Training("recipe travel", recipe="travel", keeps_cap=True),
+    "recipe_former": Training("former recipe", recipe="former", keeps_cap=True),
     "ten_epochs": Training("ten epochs", overrides=("train.epochs=10",)),
 }
 # Keys of training that decide the numbers of a trained baseline, in the names of `Config.identity`.

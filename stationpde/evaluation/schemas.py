@@ -108,7 +108,7 @@ class CellFile(Part):
     hours: Positive
     model: Text
     seed: Count | None = None
-    recipe: Literal["default", "paper", "travel"] = "default"
+    recipe: Literal["default", "paper", "former"] = "default"
     overrides: list[Text]
     cap: Annotated[float, Field(gt=0)] | None = None
     leave_out: Count = 0

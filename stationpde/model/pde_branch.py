@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pde_ops import Grid2D, PDESystem, integrators, stability
 from pde_ops.integrators.range_scaled_euler import RangeScaledEuler, Rates
 from pde_ops.integrators.scaling import bounded_factor
-from stationpde.config import Config
+from stationpde.config import Config, unneeded_terms
 from stationpde.model.closure import Closure
 from stationpde.model.extended_terms import ExtendedTerms
 from stationpde.model.first_layers import Ahead, LeadConditions
@@ -71,7 +71,8 @@ def _assembled(config: Config, start: equations.Coefficients) -> PDESystem:
         system = upper_air.with_upper_air(system, start, advection, placebo=config.steered_by == "other wind")
     driven = driven_names(config)
     unresolved = {closure.name for closure in system.closures if closure.name.startswith("S_")}
-    removed = [*sorted(unresolved.difference(driven)), *pde.without]
+    unneeded = unneeded_terms(config.data.missing, system.term_names)
+    removed = [*sorted(unresolved.difference(driven)), *pde.without, *unneeded]
     return system.without(*removed) if removed else system
 
 
@@ -89,7 +90,7 @@ def unforced_system_of(config: Config, grid: Grid2D) -> PDESystem:
     # A scheme of advection stands for its family; terms that only networks drive are not there to be taken out.
     unwanted = {name if name in names else "advection" if "advection" in name else "" for name in config.pde.without}
     driven = {closure.name for closure in system.closures if closure.name not in _BASE}
-    removed = sorted((unwanted | driven) & names)
+    removed = sorted((unwanted | driven | set(unneeded_terms(config.data.missing, names))) & names)
     return system.without(*removed) if removed else system
 
 

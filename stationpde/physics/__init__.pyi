@@ -10,6 +10,7 @@ from .conditions import TIME_CHANNELS as TIME_CHANNELS
 from .conditions import TIME_FEATURES as TIME_FEATURES
 from .conditions import Conditions as Conditions
 from .conditions import PlaceFeatures as PlaceFeatures
+from .conditions import cos_zenith as cos_zenith
 from .conditions import time_features as time_features
 from .equations import STATE as STATE
 from .equations import TERMS as TERMS

@@ -207,7 +207,7 @@ def test_the_guided_lift_says_first_what_it_takes(stations, tmp_path):
     words = ("--method", "pinn", "--steps", 2, "--no-coriolis", "--height", 6)
     outcome = run("field", "lift", stations, tmp_path / "guided.zarr", *words)
     assert outcome.exit_code == 0, outcome.stderr
-    note = outcome.stderr.index("pinn: 1 network of")
+    note = outcome.stderr.index("pinn: 2 networks of")
     assert "GB of memory" in outcome.stderr and note >= 0
     about = json.loads(store.open_store(tmp_path / "guided.zarr").attrs["pinn_settings"])
     assert about["coriolis"] is False and about["steps"] == 2

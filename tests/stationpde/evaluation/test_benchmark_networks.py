@@ -112,13 +112,15 @@ def test_missing_cells_are_computed_once_and_compared(record, tmp_path, monkeypa
 
 
 def test_leads_over_peers_are_counted_and_losses_named():
-    results = finished("trial-six", (*MODELS, "default-no_pde"), CELLS, CELLS)
-    lead = leads(results, "default")
+    former = "default:recipe_former"
+    peers = tuple(model for model in MODELS if model != "default")
+    results = finished("trial-six", (*peers, former, "default-no_pde:recipe_former"), CELLS, CELLS)
+    lead = leads(results, former)
     assert lead.won + lead.level + lead.lost == 5 * (len(results.cells) - 2)
     worse = leads(results, "persistence")
     assert worse.lost == len(worse.losses) > 0
     assert all(gain.gain < 0 for gain in worse.over["blend"].values())
-    text = section({"trial-six": results}, ("default", "persistence"))
+    text = section({"trial-six": results}, (former, "persistence"))
     assert NETWORKS["trial-six"].title in text and "**mean of 1**" in text
 
 

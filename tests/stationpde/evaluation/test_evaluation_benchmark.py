@@ -87,20 +87,20 @@ def test_a_training_of_its_own_is_the_cell_that_recipe_and_cap_of_a_whole_table_
     assert contestant(own.model).settings(own, "f") == contestant(whole.model).settings(whole, "f")
 
 
-def test_the_recipe_travel_keeps_the_cap_and_leaves_the_peers_as_they_are():
-    models = ("default", "default:recipe_travel", "dlinear")
+def test_the_former_recipe_keeps_the_cap_and_leaves_the_peers_as_they_are():
+    models = ("default", "default:recipe_former", "dlinear")
     tasks = {task.model: task for task in plan_of(Path("x"), *models, overrides=(), cap=900.0).tasks() if not task.seed}
-    own, plain, peer = (tasks[name] for name in ("default:recipe_travel", "default", "dlinear"))
-    assert own.cap == plain.cap == 900.0 and own.name == "w2k-like-24h-default-recipe_travel-seed0"
-    model = contestant(own.model).config(own).model
-    assert model.simple_members and model.shares == "by_days" and model.guide_rows == "all"
-    assert not contestant("default").config(plain).model.simple_members
-    assert contestant(own.model).settings(own, "f") != contestant("default").settings(plain, "f")
-    whole = plan_of(Path("x"), "default", "dlinear", recipe="travel", overrides=(), cap=900.0).tasks()
+    former, plain, peer = (tasks[name] for name in ("default:recipe_former", "default", "dlinear"))
+    assert former.cap == plain.cap == 900.0 and former.name == "w2k-like-24h-default-recipe_former-seed0"
+    model = contestant(former.model).config(former).model
+    assert not model.simple_members and model.shares == "half_way" and model.guide_rows == "thinned"
+    assert contestant("default").config(plain).model.simple_members
+    assert contestant(former.model).settings(former, "f") != contestant("default").settings(plain, "f")
+    whole = plan_of(Path("x"), "default", "dlinear", recipe="former", overrides=(), cap=900.0).tasks()
     same = {task.model: task for task in whole if not task.seed}
     assert same["dlinear"] == peer
-    assert same["default"].name == own.name
-    assert contestant("default").settings(same["default"], "f") == contestant(own.model).settings(own, "f")
+    assert same["default"].name == former.name
+    assert contestant("default").settings(same["default"], "f") == contestant(former.model).settings(former, "f")
 
 
 def test_a_row_without_a_cap_says_how_long_it_was_trained(finished):

@@ -113,7 +113,7 @@ def test_a_silent_station_has_the_level_of_the_field():
 
 
 def test_a_run_of_before_the_length_was_kept_guesses_about_the_climatology(tmp_path):
-    model = small_model()
+    model = small_model(small_config(overrides=("model.guide_season=none",)))  # no run of then knew it
     assert model.first_guess.last_day is not None
     tensors = {name: value for name, value in model.state_dict().items() if name != "kept.days"}
     assert _model_of(model.config, tensors, tmp_path).first_guess.last_day is None

@@ -14,7 +14,7 @@ from stationpde.model.guide_fit import fit_model_guide, guide_batches, guide_cos
 from stationpde.model.model import StationPDEModel
 from stationpde.training.state import module_tensors, take_weights
 
-LINEAR = ("model.guide_networks=0",)
+LINEAR = ("model.guide_networks=0", "model.guide_local=single")
 BLOCKS = (*LINEAR, "model.guide_local=blocks")
 
 

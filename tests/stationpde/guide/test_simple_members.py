@@ -121,11 +121,13 @@ def test_a_model_without_a_guide_is_mixed_as_well(variant):
     assert (climatology[..., 2] > 8e4).all() and made.preparation() is None
 
 
-def test_a_checkpoint_of_the_present_recipe_holds_what_it_held():
-    names = set(small_model().state_dict())
+def test_a_checkpoint_of_the_former_recipe_holds_what_it_held():
+    former = ("model.simple_members=false", "model.shares=half_way", "model.guide_local=single")
+    model = small_model(small_config(overrides=former))
+    names = set(model.state_dict())
     assert {"guide.fitted", "guide.share", "guide.pooled", "guide.local"} <= names
     assert not any("rests_on" in name or "climatology" in name for name in names if name.startswith(("guide", "sites")))
-    assert small_model().guide.share.shape[0] == small_model().guide.guesses
+    assert model.guide.share.shape[0] == model.guide.guesses
 
 
 def test_the_season_is_told_where_training_holds_it_twice():
@@ -140,7 +142,8 @@ def test_the_season_is_told_where_training_holds_it_twice():
         assert guess.predictors.season is told
         pooled, local = guess.predictors.counts(5, config.data.history)
         assert len(guess.predictors.origins(5)) == pooled
-        plain = FirstGuess(small_config(), days).predictors.counts(5, config.data.history)
+        without = FirstGuess(small_config(overrides=("model.guide_season=none",)), days)
+        plain = without.predictors.counts(5, config.data.history)
         assert (pooled - plain[0], local - plain[1]) == ((10, 10) if told else (0, 0))
 
 

@@ -31,8 +31,8 @@ def test_a_map_is_nearer_to_the_stations_than_the_field_that_was_carried():
     assert (after < 0.7 * before).all()
 
 
-def test_without_a_guide_a_map_is_the_field():
-    model = small_model(small_config().ablated("no_guide"))
+def test_without_a_guide_and_simple_forecasts_a_map_is_the_field():
+    model = small_model(small_config(overrides=("model.simple_members=false",)).ablated("no_guide"))
     wild(model, 0.1)
     forecast, maps = forecast_of(model)
     assert torch.equal(maps, forecast.fields)
