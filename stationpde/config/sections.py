@@ -248,9 +248,14 @@ class PDESection(Section):
     """Seconds of a sub-step; a forecast interval is K of them."""
     without: tuple[str, ...] = ()
     """Operators taken out of the equations, by name."""
-    terms: tuple[Literal["surroundings", "memory", "relaxation", "radiation"], ...] = ()
-    """Terms that extend the printed equations, each starting at zero; they act on departures (``model.state``) and are
-    held over an interval (``model.closure_form``). None by default: the skill they add does not pay for their time."""
+    terms: tuple[
+        Literal["surroundings", "memory", "relaxation", "radiation", "upper_air", "upper_air_placebo"], ...
+    ] = ()
+    """Terms that extend the printed equations; they act on departures (``model.state``). The first four start at zero
+    and are held over an interval (``model.closure_form``). ``upper_air`` couples the surface to a latent layer above:
+    the temperature of the column is inferred from the history, evolves, and gives the wind aloft that steers θ, q and
+    pressure (``stationpde ops show upper``); its placebo, for benchmarks, steers by the wind of another day. None by
+    default: the skill they add does not pay for their time."""
     rule: Literal["none", "range", "limiter", "weathergft"] = "none"
     """Scaling of an Euler increment: by the range of the field (the paper's), by a limiter, by WeatherGFT's affine map,
     or none, with sub-steps short enough to be stable."""

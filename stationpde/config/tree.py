@@ -81,6 +81,13 @@ class Config(Section):
             raise ValueError(f"pde.dt = {self.pde.dt:g} s does not divide data.step = {self.data.step}")
         if self.pde.pressure_gradient and self.model.state == "raw":
             raise ValueError("pde.pressure_gradient needs model.state = 'anomaly'")
+        if self.steered_by is not None and self.model.state == "raw":
+            raise ValueError("upper_air in pde.terms needs model.state = 'anomaly'")
+        if self.steered_by is not None and self.pde.advection == "semi_lagrangian":
+            raise ValueError(
+                "pde.advection = 'semi_lagrangian' carries all fields with one wind, with upper_air in pde.terms each "
+                "has its own: take advection_upwind1"
+            )
         if self.pde.advection == "semi_lagrangian" and self.pde.rule != "none":
             raise ValueError(
                 f"pde.rule = '{self.pde.rule}' scales Euler increments; semi_lagrangian has none: take 'none'"
@@ -94,10 +101,18 @@ class Config(Section):
 
     @property
     def extended_terms(self) -> tuple[str, ...]:
-        """Return the terms of ``pde.terms`` that act: on departures, held over an interval, radiation with the sun."""
+        """Return those of ``pde.terms`` that are held over an interval and act: on departures, radiation with sun."""
         if self.model.state != "anomaly" or self.model.closure_form != "held":
             return ()
-        return tuple(term for term in self.pde.terms if term != "radiation" or "sun" in self.model.inputs)
+        lasting = [term for term in self.pde.terms if not term.startswith("upper_air")]
+        return tuple(term for term in lasting if term != "radiation" or "sun" in self.model.inputs)
+
+    @property
+    def steered_by(self) -> Literal["own wind", "other wind"] | None:
+        """Return which wind aloft steers the surface: its own, for a placebo that of another day; None for none."""
+        if "upper_air_placebo" in self.pde.terms:
+            return "other wind"
+        return "own wind" if "upper_air" in self.pde.terms else None
 
     @property
     def is_guided(self) -> bool:

@@ -46,6 +46,7 @@ from stationpde.model.station_head import (
     lead_inputs,
     station_numbers,
 )
+from stationpde.model.upper_air import ColumnEncoder
 from stationpde.physics import STATE, Conditions, View, to_observed
 
 if TYPE_CHECKING:
@@ -87,6 +88,13 @@ class StationPDEModel(nn.Module):
         self.residual: PhysicsResidual | None = None
         if config.loss.residual > 0.0:
             self.residual = residual_of(config, region.pde_grid, self.scaling, region.grid.lon)
+        # What evolves is the state, and last the column of an upper layer where there is one. It comes last here as
+        # well: with one seed, all other weights begin as without it.
+        self.column: ColumnEncoder | None = None
+        self.carried = self.scaling
+        if self.pde_branch is not None and self.pde_branch.aloft is not None:
+            self.column = ColumnEncoder(model.encoder_hidden, config.data.step_seconds, config.data.history)
+            self.carried = self.scaling.with_column()
 
     @classmethod
     def build(cls, config: Config, statistics: StateStatistics, elevation: Elevation | None = None) -> StationPDEModel:
@@ -153,7 +161,7 @@ class StationPDEModel(nn.Module):
                 field, weight = self.advance(field, conditions, base, analysis.tendencies, lead)
             fields.append(field)
             weights.append(weight)
-        steps = torch.stack(fields, dim=1)
+        steps = self._surface(torch.stack(fields, dim=1))
         unguided = self.read_fields(steps, analysis, valid_time, leads)
         state = self._mix_guides(unguided, analysis)
         return Forecast(
@@ -172,7 +180,7 @@ class StationPDEModel(nn.Module):
         """Return the evolving field from the analysis on, and the lifted history."""
         lifted = analysis.lifted
         assert lifted is not None  # a model with a residual keeps it
-        fields = torch.cat([analysis.field[:, None], steps], dim=1)
+        fields = torch.cat([self._surface(analysis.field)[:, None], steps], dim=1)
         times = torch.cat([issue_time[:, None], valid_time], dim=1)
         return (
             course_of(fields, times, self.scaling, self.base),
@@ -193,7 +201,7 @@ class StationPDEModel(nn.Module):
             if self.base is not None:
                 shape = (*times.shape, len(STATE), *self.region.grid.shape)
                 bases = self._start_base(times, torch.Size(shape))
-            prepare[branch] = partial(branch.prepare, scaling=self.scaling, tendencies=tendencies, bases=bases)
+            prepare[branch] = partial(branch.prepare, scaling=self.carried, tendencies=tendencies, bases=bases)
             by_lead: Iterable[Tensor | None] = repeat(None) if bases is None else bases.unbind(0)
         else:
             by_lead = repeat(None)
@@ -209,6 +217,8 @@ class StationPDEModel(nn.Module):
         conditions = self.conditions.history(issue_time)
         inputs = torch.cat([lifted.fields.flatten(1, 2), lifted.coverage.mean(dim=2)], dim=1)
         field, features = self.encoder(inputs, lifted.fields[:, -1], conditions)
+        if self.column is not None:
+            field = torch.cat([field, self.column(lifted.fields, features)], dim=1)
         read = self.sites.read(lifted.fields)
         departures = torch.nan_to_num(lifted.departures - self.scaling.inverse_at_stations(read), nan=0.0)
         view = None if self.sites.surroundings is None else self.sites.surroundings(lifted.fields, read)
@@ -269,13 +279,13 @@ class StationPDEModel(nn.Module):
         """Advance the scaled field by one interval, from B_t of its end and the base state of its start."""
         physics = None
         if self.pde_branch is not None:
-            physics = self.pde_branch(field, base, conditions, self.scaling, tendencies, lead)
+            physics = self.pde_branch(field, base, conditions, self.carried, tendencies, lead)
         return self.interval_end(field, physics, conditions)
 
     def interval_start(self, field: Tensor, valid_time: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return field and base state in SI at the start of the forecast interval that ends at ``valid_time``."""
-        base = None if self.base is None else self._start_base(valid_time, field.shape)
-        return self.scaling.inverse(field), base
+        base = None if self.base is None else self._start_base(valid_time, self._surface(field).shape)
+        return self.carried.inverse(field), base
 
     def _start_base(self, valid_time: Tensor, shape: torch.Size) -> Tensor:
         assert self.base is not None
@@ -284,12 +294,19 @@ class StationPDEModel(nn.Module):
 
     def interval_end(self, field: Tensor, physics: Tensor | None, conditions: Tensor) -> tuple[Tensor, Tensor | None]:
         """Apply the data-driven branch to ``field`` and join it with the next field of the equations, both scaled."""
-        data = self.data_branch(field, conditions) if self.data_branch is not None else None
+        data = self.data_branch(self._surface(field), conditions) if self.data_branch is not None else None
         if self.router is not None:
-            later, weight = self.router(data, physics, conditions)
+            assert physics is not None  # a router joins two branches
+            later, weight = self.router(data, self._surface(physics), conditions)
+            if self.column is not None:  # the equations alone move it
+                later = torch.cat([later, physics[:, len(STATE) :]], dim=1)
             return later, weight
         only = data if physics is None else physics
         return (field if only is None else only), None  # without a branch it stays, and the guide forecasts
+
+    def _surface(self, fields: Float[Tensor, "*batch channel y x"]) -> Float[Tensor, "*batch channel y x"]:
+        """Return fields of the state without the column of the upper layer."""
+        return fields if self.column is None else fields[..., : len(STATE), :, :]
 
     def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """Return the full state at the stations ``[batch, station, channel]``, guesses mixed in."""
@@ -298,7 +315,7 @@ class StationPDEModel(nn.Module):
     def read_field(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """Return the full state at the stations from field, anchor and head alone."""
         leads = torch.as_tensor(lead, device=valid_time.device).reshape(1)
-        return self.read_fields(field[:, None], analysis, valid_time[:, None], leads)[:, 0]
+        return self.read_fields(self._surface(field)[:, None], analysis, valid_time[:, None], leads)[:, 0]
 
     def read_fields(
         self,
@@ -357,7 +374,9 @@ class StationPDEModel(nn.Module):
         residual = {} if self.residual is None else self.residual.physics()
         if self.pde_branch is None:
             return residual
-        return {**self.pde_branch.tendency.parameters_in_units(), **self.pde_branch.factors(), **residual}
+        branch = self.pde_branch
+        aloft = {} if branch.aloft is None else branch.aloft.physics()
+        return {**branch.tendency.parameters_in_units(), **aloft, **branch.factors(), **residual}
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Return groups for an optimiser: coefficients, scales and factors are not decayed."""

@@ -2,6 +2,7 @@ from . import equations as equations
 from . import kernel_cards as kernel_cards
 from . import operator_cards as operator_cards
 from . import system_cards as system_cards
+from . import upper_air as upper_air
 from .conditions import DAY as DAY
 from .conditions import POSITION_FEATURES as POSITION_FEATURES
 from .conditions import SUN_CHANNEL as SUN_CHANNEL
