@@ -51,7 +51,7 @@ Accept = Annotated[
 ]
 Start = Annotated[str | None, typer.Option(metavar="TIME", help="First time, where the file has none.")]
 Missing = Annotated[
-    list[str] | None, typer.Option(metavar="VAR=WHAT", help="Substitute: p=standard-atmosphere; may repeat.")
+    list[str] | None, typer.Option(metavar="VAR=WHAT", help="Stand-in: p=standard-atmosphere, u=calm, rh=dry.")
 ]
 Quality = Annotated[
     str | None,
@@ -75,7 +75,7 @@ _PRESET = typer.Option(metavar="NAME", help="Settings to start from: weather2k, 
 Preset = Annotated[str, _PRESET]
 PresetOrNone = Annotated[str | None, _PRESET]
 Variant = Annotated[str, typer.Option(metavar="default|field|paper", help="Variant of the model.")]
-Recipe = Annotated[str, typer.Option(metavar="default|paper|travel", help="Recipe of training.")]
+Recipe = Annotated[str, typer.Option(metavar="default|paper|former", help="Recipe of training.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("-c", "--config", metavar="FILE", help="TOML file with keys that differ from the preset.")
 ]

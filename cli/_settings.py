@@ -25,11 +25,11 @@ def configuration(
     settings = Config.preset(preset, variant, recipe)
     if config is not None:
         settings = Config.read(config, base=settings)
-    for name, what in (missing or {}).items():
+    if missing:
         tree = settings.tree()
-        tree["data"]["missing"] = {**tree["data"]["missing"], name: what}
+        tree["data"]["missing"] = {**tree["data"]["missing"], **missing}
         # What stands in for observations is not scored.
-        tree["data"]["scored"] = [scored for scored in tree["data"]["scored"] if scored != name]
+        tree["data"]["scored"] = [scored for scored in tree["data"]["scored"] if scored not in missing]
         settings = Config.parse(tree, where="--missing")
     if ablate:
         settings = settings.ablated(*ablate)

@@ -57,6 +57,9 @@ def benchmark(
     leave_out: Annotated[
         int, typer.Option(min=0, metavar="N", help="Leave one station in N out of training; score those.")
     ] = 0,
+    uncertainty: Annotated[
+        bool, typer.Option("--uncertainty", help="Score distributions of all models, in tables of their own.")
+    ] = False,
     keep_stale: Annotated[bool, typer.Option(help="Take finished cells of other settings, marked.")] = False,
 ) -> None:
     """Compare models on the same windows; the same command, typed again, resumes where it was stopped.
@@ -66,6 +69,9 @@ def benchmark(
     changes are changed for all models. The cap is 15min by default; the recipe paper (AdamW 1e-4, 10 epochs) has one
     only if --cap is given. paper:recipe_paper and paper:ten_epochs are trained so beside the others, without a cap,
     default:recipe_former with the default of before and the cap of the others.
+
+    With --uncertainty, distributions are put about the forecasts of every model and scored: uncertainty.json and
+    uncertainty.md, from cells of their own in OUTPUT/cells/uncertainty. No model is trained twice for it.
 
     Example: stationpde benchmark obs.zarr --models default,ridge_nb --seeds 0:3 -o out
     """
@@ -88,6 +94,7 @@ def benchmark(
     if never and (plan.out / "results.json").exists():
         raise typer.BadParameter(f"{plan.out} holds a benchmark already", param_hint="--resume")
     results = measured(plan)
+    distributions = distributions_of(plan) if uncertainty else None
     pictures = draw_results(results, target)
     for path in pictures.values():
         console.text(str(path))
@@ -96,7 +103,8 @@ def benchmark(
         write_results_section(results, page, section)
         console.text(str(page))
     files = {**_files(plan), "pictures": [str(path) for path in pictures.values()]}
-    console.result({**results.to_dict(), "files": files})
+    about = {} if distributions is None else {"uncertainty": distributions}
+    console.result({**results.to_dict(), **about, "files": files})
 
 
 def _cap(typed_cap: str | None, recipe: str) -> float | None:
@@ -118,8 +126,9 @@ def measured(plan: Any, command: str = "benchmark") -> Any:
         with resumable():
             settings = contestant("default").config(first).data
             series = load_series(
-                plan.store, settings, cache=plan.out, watcher=display, command=command, quality=plan.quality
-            )
+                plan.store, settings, cache=plan.out, watcher=display, command=command, quality=plan.quality,
+                complete=True,
+            )  # fmt: skip
         results, bench = run_benchmark(plan, series, display)
     _show(results)
     for path in _files(plan).values():
@@ -128,6 +137,35 @@ def measured(plan: Any, command: str = "benchmark") -> Any:
         name, problem = next(iter(bench.failed.items()))
         problem.message = f"{len(bench.failed)} cells failed; the first, {name}: {problem.message}"
         raise problem
+    return results
+
+
+def distributions_of(plan: Any) -> dict[str, Any]:
+    """Compute scores of the distributions of a plan's models; print the CRPS and the paths of the tables."""
+    from stationpde.data import load_series
+    from stationpde.evaluation import Task, contestant, run_uncertainty
+
+    first = Task(plan.protocol, plan.hours[0], "default", 0, plan.recipe, plan.overrides)
+    settings = contestant("default").config(first).data
+    with ProgressDisplay() as display, resumable():
+        series = load_series(
+            plan.store, settings, cache=plan.out, watcher=display, command="benchmark", quality=plan.quality
+        )
+        results: dict[str, Any] = run_uncertainty(plan, series, display)
+    for hours, part in results["horizons"].items():
+        names = list(next(iter(part["models"].values()))["scores"])
+        rows = [
+            [model, *(shown(entry["scores"][v]["crps"]) if v in entry["scores"] else "none" for v in names),
+             *(f"{100 * entry['scores'][v]['coverage']['0.8']:.1f}" if v in entry["scores"] else "none" for v in names)]
+            for model, entry in part["models"].items()
+        ]  # fmt: skip
+        console.text()
+        console.text(f"{plan.protocol}, {hours} h: CRPS, and coverage of the intervals of 80 %")
+        console.table(["model", *(f"CRPS {v}" for v in names), *(f"80 % {v}" for v in names)], rows)
+    for name, why in results["failed"].items():
+        console.note(f"not computed: {name}: {why}")
+    for ending in ("json", "md"):
+        console.text(str(plan.out / f"uncertainty.{ending}"))
     return results
 
 

@@ -23,6 +23,7 @@ def calibrate(run: Run, obs: Obs = None, checkpoint: Checkpoint = "best") -> Non
     Example: stationpde calibrate runs/demo --obs demo
     """
     from stationpde.data import load_series
+    from stationpde.extras import fit_extras
     from stationpde.runs import RunLock, load_run, observations_of_run
     from stationpde.uncertainty import CALIBRATION, calibrate_run
 
@@ -34,6 +35,8 @@ def calibrate(run: Run, obs: Obs = None, checkpoint: Checkpoint = "best") -> Non
             trained=loaded.model.statistics.stations,
         )  # fmt: skip
         with RunLock(loaded.path):
+            if series.fingerprint == loaded.record.get("data_fingerprint"):
+                fit_extras(loaded, series, display)
             calibration = calibrate_run(loaded, series, display)
     facts: dict[str, Any] = dict(calibration.facts)
     named = ", ".join(calibration.marginals)

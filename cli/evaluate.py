@@ -77,6 +77,8 @@ def evaluate(
     for sentence in result["warnings"]:
         console.note(f"warning: {sentence}")
     _show(result)
+    if "extras" in result:
+        _show_extras(result["extras"])
     if "uncertainty" in result:
         _show_uncertainty(result["uncertainty"])
     console.result(result)
@@ -103,6 +105,22 @@ def _show(result: dict[str, Any]) -> None:
             for label, entry in parts.items()
         ]
         console.table([f"MSE by {group}", *variables], rows)
+
+
+def _show_extras(result: dict[str, Any]) -> None:
+    from fields.variables import display_unit
+
+    rows = []
+    for name, entry in result.items():
+        ours, unit = entry["run"], display_unit(name, difference=True)
+        covered = entry["coverage"].get("0.8")
+        skills = [shown(entry[reference]["skill"]) for reference in entry if reference not in ("run", "coverage")]
+        share = "none" if covered is None else f"{covered:.1%}"
+        errors = (shown(ours[key]) for key in ("mse", "mae", "bias"))
+        rows.append([name, *errors, unit, f"{ours['count']:,}", *skills, share])
+    heads = [f"skill: {reference}" for reference in next(iter(result.values())) if reference not in ("run", "coverage")]
+    console.text()
+    console.table(["beside the state", "MSE", "MAE", "bias", "unit", "targets", *heads, "in 80 %"], rows)
 
 
 def _show_uncertainty(result: dict[str, Any]) -> None:

@@ -53,6 +53,9 @@ def lift(
     coriolis: Coriolis = True,
     seed: Seed = 0,
     steps: PinnSteps = _STEPS,
+    error: Annotated[
+        bool, typer.Option("--error/--no-error", help="Write one standard deviation of the error beside each field.")
+    ] = True,
     force: Force = False,
 ) -> None:
     """Lift every time step of a record onto a grid.
@@ -80,7 +83,7 @@ def lift(
     ):  # fmt: skip
         lifted = lift_to_store(
             source, output, settings=settings, pinn=pinn, height=height, dem=dem, variables=names, workers=workers,
-            scheduler=scheduler, force=force, announce=console.note, watcher=display,
+            scheduler=scheduler, error=error, force=force, announce=console.note, watcher=display,
         )  # fmt: skip
     resumed = f", {lifted.resumed_blocks} of {lifted.blocks} blocks were there" if lifted.resumed_blocks else ""
     console.text(
@@ -137,12 +140,16 @@ def cv(
     coriolis: Coriolis = True,
     seed: Seed = 0,
     steps: PinnSteps = _STEPS,
+    error: Annotated[
+        bool, typer.Option("--error/--no-error", help="Score the standard deviations that field lift writes.")
+    ] = True,
 ) -> None:
     """Compare lift methods at stations that are left out.
 
     Prints root mean square errors in m/s, hPa, K and %, one station left out at a time. All methods but pinn are
     scored, or those of --method, which may be repeated. With pinn among them, or --folds, all are scored on the same
-    five folds of stations over the two weeks in the middle of the record.
+    five folds of stations over the two weeks in the middle of the record. The standard deviations of the errors are
+    scored as those of normal distributions: share within one of them (68 %) and within 1.645 (90 %), and CRPS.
 
     Example: stationpde field cv mine.zarr --block-km 100 --json
     """
@@ -158,7 +165,8 @@ def cv(
     ):
         scores = cross_validate(
             observations.dataset, methods, settings=settings, block_km=block_km, moments=moments, folds=folds,
-            pinn=PinnSettings(coriolis=coriolis, seed=seed, steps=steps), announce=console.note, watcher=display,
+            error=error, pinn=PinnSettings(coriolis=coriolis, seed=seed, steps=steps), announce=console.note,
+            watcher=display,
         )  # fmt: skip
     left = "" if block_km is None else f" and those within {block_km:g} km"
     turns = f"each station{left}" if scores.folds is None else f"each of {scores.folds} folds of stations"
@@ -167,7 +175,12 @@ def cv(
         f"{describe_quality(observations.quality)}"
     )
     console.table(["RMSE", "unit", *methods], scores.rows())
-    console.result(scores.to_dict())
+    if scores.errors:
+        heads = [f"{method}: {what}" for method in methods for what in ("1 sd", "90 %", "CRPS")]
+        console.text()
+        console.table(["errors", "unit", *heads], scores.error_rows())
+    errors = {name: {method: one.to_dict() for method, one in part.items()} for name, part in scores.errors.items()}
+    console.result({**scores.to_dict(), **({"errors": errors} if errors else {})})
 
 
 @app.command()
@@ -177,11 +190,13 @@ def plot(
     variable: Variable = "t",
     at: At = None,
     dem: Dem = None,
+    error: Annotated[bool, typer.Option("--error", help="Draw one standard deviation of the error instead.")] = False,
     force: Force = False,
 ) -> None:
     """Draw the field of one time on its relief, with wind and stations.
 
-    The last time is drawn by default; --variable may also be speed, that of the wind.
+    The last time is drawn by default; --variable may also be speed, that of the wind. --error draws how far the field
+    may be off, one standard deviation, for stores that hold it.
 
     Example: stationpde field plot fields.zarr -o map.png --at 2023-07-05T17:00 --dem relief.nc
     """
@@ -191,7 +206,7 @@ def plot(
 
     refuse_input(output, fields, dem)
     refuse_existing(output, force)
-    picture = draw_field(FieldStore(fields), output, variable=variable, at=at, dem=dem)
+    picture = draw_field(FieldStore(fields), output, variable=variable, at=at, dem=dem, error=error)
     console.text(f"picture: {picture}")
     console.result({"picture": str(picture)})
 

@@ -201,13 +201,14 @@ def _table(result: xr.Dataset) -> None:
     places = result.sizes["station"] - network.sizes["station"]
     about = f"issued {result.attrs['issue_time']}, {network.sizes['station']} stations, {result.attrs['quality']}"
     console.text(f"{about}; means over the network{', without the places of --stations' if places else ''}:")
-    heads = ["valid time (UTC)", "lead [h]", *(f"{name} [{display_unit(name)}]" for name in STATE_VARIABLES)]
+    names = [name for name in STATE_VARIABLES if name in result]
+    heads = ["valid time (UTC)", "lead [h]", *(f"{name} [{display_unit(name)}]" for name in names)]
     rows = []
     for moment in range(result.sizes["time"]):
         now = network.isel(time=moment)
-        means = (shown(float(to_display(name, float(now[name].mean())))) for name in STATE_VARIABLES)
+        means = (shown(float(to_display(name, float(now[name].mean())))) for name in names)
         rows.append([format_time(result["time"].values[moment], "minute"), f"{float(now['lead']):g}", *means])
-    console.table(heads, rows, essential=7)
+    console.table(heads, rows, essential=2 + len(names))
     if "quantile" in result.coords:
         shown_levels = ", ".join(f"{level:g}" for level in result["quantile"].values)
         console.text(f"quantiles {shown_levels} of {', '.join(_distributed(result))}")

@@ -46,7 +46,9 @@ def list_operators(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name of an operator, or of a system: surface, anomaly, extended.")],
+    name: Annotated[
+        str, typer.Argument(help="Name of an operator, or of a system: surface, anomaly, extended, upper.")
+    ],
     markdown: Annotated[bool, typer.Option("--markdown", help="Write a Markdown page instead.")] = False,
     module: Module = None,
     backend: Annotated[

@@ -36,7 +36,8 @@ __all__ = ["app"]
 
 app = typer.Typer(
     rich_markup_mode=None,
-    help="Pictures: router, errors, altitude, map, series, physics, shares, transport, parts, w-alt.",
+    help="Pictures: router, errors, altitude, map, series, spread, uncertainty, physics, shares, transport, parts, "
+    "w-alt.",
 )
 
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="F.png", help="The picture: png, svg or pdf.")]
@@ -151,6 +152,58 @@ def series(
 
     view = _view(run, output, obs, force, accept, windows=1, against="", at=at)
     _show(draw_series(view.moment, station, output))
+
+
+@app.command()
+def spread(
+    run: Run,
+    output: Output,
+    obs: Obs = None,
+    at: At = None,
+    variable: Variable = "t",
+    exceed: Annotated[
+        str | None, typer.Option(metavar='"t<0 degC"', help="Draw the probability of a threshold as well.")
+    ] = None,
+    lead: Annotated[int | None, typer.Option(min=1, metavar="N", help="Steps ahead; the last by default.")] = None,
+    dem: Dem = None,
+    accept: Accept = None,
+    force: Force = False,
+) -> None:
+    """Draw how wide the intervals of a calibrated run's forecast are, and how probable a threshold is.
+
+    The variable ff is the speed of the wind. The forecast is that issued at --at, by default the last of the test.
+
+    Example: stationpde plot spread runs/w2k --obs mine.zarr --variable ff --exceed "ff>10 m/s" -o spread.png
+    """
+    from stationpde.plots import draw_spread
+    from stationpde.uncertainty import Threshold
+
+    threshold = None if exceed is None else Threshold.parse(exceed)
+    view = _view(
+        run, output, obs, force, accept, windows=1, against="", at=at, dem=dem, distributions="cells"
+    )  # fmt: skip
+    _require_calibration(view)
+    _show(draw_spread(view.moment, view.relief, output, variable=variable, lead=lead, threshold=threshold))
+
+
+@app.command()
+def uncertainty(
+    run: Run,
+    output: Output,
+    obs: Obs = None,
+    windows: Windows = 160,
+    accept: Accept = None,
+    force: Force = False,
+) -> None:
+    """Draw how well the distributions of a calibrated run are: coverage by lead, PIT and reliability.
+
+    Example: stationpde plot uncertainty runs/w2k --obs mine.zarr -o uncertainty.png
+    """
+    from stationpde.plots import draw_uncertainty
+
+    view = _view(run, output, obs, force, accept, windows=windows, against="", distributions="scores")
+    _require_calibration(view)
+    _show(draw_uncertainty(view.uncertainty, output))
 
 
 @app.command()
@@ -271,7 +324,7 @@ def altitude_weight(
 
         settings = configuration(preset, config=config, overrides=overrides)
         with resumable(), ProgressDisplay() as display:
-            data = load_series(str(store), settings.data, watcher=display, command="plot w-alt")
+            data = load_series(str(store), settings.data, watcher=display, command="plot w-alt", complete=True)
             scores = altitude_weight_scores(settings, data, runs, windows=windows or None, watcher=display)
     _show(draw_altitude_weight(scores, output), {f"{weight:g}": mse for weight, mse in scores.items()})
 
@@ -297,6 +350,19 @@ def _view(
             do="add --obs STORE with the store that it was trained on",
         )  # fmt: skip
     return view
+
+
+def _require_calibration(view: RunView) -> None:
+    """Refuse a run without a calibration."""
+    import shlex
+
+    from stationpde.errors import UsageError
+
+    if view.moment is None or not view.moment.bands:
+        raise UsageError(
+            f"{view.run.path.name} is not calibrated at {view.run.checkpoint}", code="SPDE-Q012",
+            where=str(view.run.path), do=f"stationpde calibrate {shlex.quote(str(view.run.path))} --obs STORE",
+        )  # fmt: skip
 
 
 def _show(picture: Path, numbers: Any = None) -> None:

@@ -46,7 +46,7 @@ def report(
     loaded = load_run(run, checkpoint)
     view = build_run_view(
         loaded, obs, at=at, windows=windows or None, against=names_in(against), dem=dem, progress=_note_scored,
-        accept=accept or (),
+        accept=accept or (), distributions="all",
     )  # fmt: skip
     idle = [f"--{name}" for name in ("at", "against", "windows", "dem", "accept") if is_typed(context, name)]
     if view.data is None and idle:

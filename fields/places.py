@@ -8,7 +8,7 @@ for a network. Positions in another form have types of their own: `fields.reader
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,15 +39,25 @@ class Places:
     id : names of the places, in the order of the arrays
     lat, lon : degrees north and east
     alt : metres above the sea; NaN where it is unknown
+    name, wigos : names in words and WIGOS station identifiers, empty texts where unknown; an empty tuple for none
     """
 
     id: tuple[str, ...]
     lat: Array
     lon: Array
     alt: Array
+    name: tuple[str, ...] = field(default=(), kw_only=True)
+    wigos: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", tuple(str(name) for name in self.id))
+        for label in ("name", "wigos"):
+            texts = tuple(str(text) for text in getattr(self, label))
+            object.__setattr__(self, label, texts if any(texts) else ())
+            if texts and len(texts) != len(self.id):
+                raise UsageError(
+                    f"{len(self.id)} stations need one {label} each, there are {len(texts)}", code="SPDE-D150"
+                )
         for name in ("lat", "lon", "alt"):
             try:
                 values = np.ascontiguousarray(getattr(self, name), np.float64)
@@ -73,7 +83,20 @@ class Places:
     def take(self, index: NDArray[Any] | Sequence[int] | slice) -> Places:
         """Return the places chosen by number, mask or slice, in that order."""
         chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
-        return Places(tuple(self.id[i] for i in chosen), self.lat[chosen], self.lon[chosen], self.alt[chosen])
+        name, wigos = (tuple(texts[i] for i in chosen) if texts else () for texts in (self.name, self.wigos))
+        return Places(
+            tuple(self.id[i] for i in chosen), self.lat[chosen], self.lon[chosen], self.alt[chosen],
+            name=name, wigos=wigos,
+        )  # fmt: skip
+
+    def labels_of(self, ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return names and WIGOS identifiers of other places by their ids; empty texts for those that are not here."""
+        rows = {name: i for i, name in enumerate(self.id)}
+        name, wigos = (
+            tuple(texts[rows[one]] if one in rows else "" for one in ids) if texts else ()
+            for texts in (self.name, self.wigos)
+        )  # fmt: skip
+        return name, wigos
 
     def xy(self, metric: LocalMetric) -> Array:
         """Return metres east and north of the middle of a region, ``[place, 2]``."""
@@ -83,7 +106,11 @@ class Places:
     def from_dataset(cls, ds: xr.Dataset) -> Places:
         """Read the stations of a dataset with coordinates ``station``, ``lat``, ``lon`` and ``alt``."""
         columns = (np.asarray(ds[name].values, np.float64) for name in ("lat", "lon", "alt"))
-        return cls(tuple(map(str, ds["station"].values)), *columns)
+        name, wigos = (
+            tuple(map(str, ds[label].values)) if label in ds.coords and ds[label].dims == ("station",) else ()
+            for label in ("name", "wigos")
+        )
+        return cls(tuple(map(str, ds["station"].values)), *columns, name=name, wigos=wigos)
 
 
 # Where names do not matter, latitude, longitude [degrees] and altitude [m] may be passed as a tuple; an altitude may be

@@ -16,6 +16,7 @@ from fields.errors import DataError, printable
 
 __all__ = [
     "COORDINATES",
+    "EXTRA_VARIABLES",
     "NUMERIC_SENTINELS",
     "STATE_VARIABLES",
     "TEXT_SENTINELS",
@@ -75,6 +76,10 @@ _DISPLAY: Mapping[str, tuple[str, float, float]] = MappingProxyType(
         "m": ("m", 1.0, 0.0),
         "degrees": ("degrees", 1.0, 0.0),
         "mm": ("kg/m**2", 1.0, 0.0),  # one millimetre of rain is one kilogram on a square metre
+        "W/m2": ("W/m**2", 1.0, 0.0),
+        "km": ("m", 1000.0, 0.0),
+        "cm": ("m", 0.01, 0.0),
+        "min": ("s", 60.0, 0.0),
     }
 )
 
@@ -163,12 +168,30 @@ _TABLE = (
          step=25.0, stuck_hours=8.0, noise=0.5, calm=(0.0,), file_units=_SPEEDS),
     _row("dd", "wind_from_direction", "Direction the wind comes from, clockwise from north", "degrees",
          hard=(0.0, 360.0), stuck_hours=12.0, noise=10.0, calm=(0.0,), file_units=("degrees", "radians")),
-    _row("precip", "precipitation_amount", "Precipitation", "mm", hard=(0.0, 500.0), file_units=("mm", "inch")),
+    _row("precip", "precipitation_amount", "Precipitation", "mm", hard=(0.0, 500.0), stuck_hours=24.0, noise=0.2,
+         calm=(0.0,), file_units=("mm", "inch")),
+    _row("gust", "wind_speed_of_gust", "Highest gust", "m/s", hard=(0.0, 115.0), typical=(0.0, 20.0),
+         tail=(0.0, 60.0), step=45.0, stuck_hours=8.0, noise=0.5, calm=(0.0,), file_units=_SPEEDS),
+    _row("radiation", "surface_downwelling_shortwave_flux_in_air", "Global radiation", "W/m2", hard=(-20.0, 1700.0),
+         typical=(-10.0, 700.0), tail=(-10.0, 1500.0), step=1400.0, stuck_hours=8.0, noise=10.0, calm=(0.0,),
+         file_units=("W/m**2", "kJ/m**2/h", "J/cm**2/h")),
+    _row("cloud", "cloud_area_fraction", "Cloud cover", "%", hard=(0.0, 100.0), noise=10.0, file_units=("%", "1")),
+    _row("visibility", "visibility_in_air", "Visibility", "km", hard=(0.0, 300.0), noise=0.5,
+         file_units=("m", "km", "mile", "ft")),
+    _row("snow", "surface_snow_thickness", "Snow depth", "cm", hard=(0.0, 1500.0), step=150.0, noise=1.0,
+         file_units=("cm", "m", "mm", "inch")),
+    _row("sunshine", "duration_of_sunshine", "Sunshine", "min", hard=(0.0, 1440.0), noise=3.0,
+         file_units=("min", "s", "h")),
 )  # fmt: skip
 VARIABLES: Mapping[str, Variable] = MappingProxyType({row.name: row for row in _TABLE})
 
 # The five that describe the state of the surface air, in the order used everywhere.
 STATE_VARIABLES = ("u", "v", "p", "t", "rh")
+
+# Scalars that a store may hold beside them. They do not enter the equations; stations forecast those of `data.extra`.
+EXTRA_VARIABLES = (
+    "psl", "td", "ff", "precip", "gust", "radiation", "cloud", "visibility", "snow", "sunshine",
+)  # fmt: skip
 
 _COORDINATES = (
     _row("lat", "latitude", "Latitude", "degrees", hard=(-90.0, 90.0), file_units=("degrees", "radians")),
@@ -229,5 +252,5 @@ def cf_attributes(name: str) -> dict[str, str]:
     elif name == "lon":
         unit = "degrees_east"
     else:
-        unit = {"m/s": "m s-1", "kg/m**2": "kg m-2", "degrees": "degree"}.get(row.unit, row.unit)
+        unit = {"m/s": "m s-1", "kg/m**2": "kg m-2", "W/m**2": "W m-2", "degrees": "degree"}.get(row.unit, row.unit)
     return {"units": unit, "standard_name": row.standard_name, "long_name": row.long_name}

@@ -6,6 +6,7 @@
 >>> heat = po.PDESystem("heat", {T: kappa * po.ops.laplacian(T)})
 """
 
+from . import assimilation as assimilation
 from . import ops as ops
 from . import stability as stability
 from . import stencils as stencils
@@ -17,6 +18,7 @@ from .errors import BackendError as BackendError
 from .errors import DeclarationError as DeclarationError
 from .errors import DivergedError as DivergedError
 from .errors import GridError as GridError
+from .errors import ObservationError as ObservationError
 from .errors import PdeOpsError as PdeOpsError
 from .errors import PlausibilityError as PlausibilityError
 from .errors import ShapeError as ShapeError

@@ -83,3 +83,10 @@ class DivergedError(PdeOpsError):
 
     code = "SPDE-P008"
     exit_code = 6
+
+
+class ObservationError(PdeOpsError):
+    """Observations cannot be assimilated: there are none, or their places, times, values or errors do not allow it."""
+
+    code = "SPDE-P009"
+    exit_code = 3

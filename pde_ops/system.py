@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .describe import citations, to_latex, to_markdown
 from .errors import DeclarationError, UnitError, UnknownNameError
-from .expr import Call, Constant, Expr, Product, Sum, as_expr, walk
+from .expr import Call, Constant, Expr, Product, Sum, as_expr, replace, walk
 from .symbols import Closure, Field, Positive, Static, Symbol, check_names
 from .units import registry, same_dimension, show
 
@@ -100,6 +100,8 @@ class PDESystem:
     def without(self, *targets: str) -> PDESystem:
         """Return the system without the terms that contain an operator, closure or coefficient: an ablation.
 
+        Of an advecting wind that is a sum, a coefficient takes out its summand alone: what remains of it still carries.
+
         Parameters
         ----------
         targets : names of operators, operator families (``"advection"`` takes every scheme), closures or coefficients
@@ -111,7 +113,7 @@ class PDESystem:
                     f"system '{self.name}' has no term with '{target}'", do=f"it has: {', '.join(sorted(term_names))}"
                 )
         remaining = {
-            field: _drop(right, lambda term: bool(_names(term) & set(targets)))
+            field: _drop(_thinned(right, set(targets)), lambda term: bool(_names(term) & set(targets)))
             for field, right in self.equations.items()
         }
         return PDESystem(
@@ -181,6 +183,27 @@ def _names(term: Expr) -> set[str]:
         elif isinstance(node, Closure | Positive):
             names.add(node.name)
     return names
+
+
+def _thinned(right: Expr, targets: set[str]) -> Expr:
+    """Take the summands of advecting winds that hold a coefficient of these names out, where others remain."""
+    table: dict[Expr, Expr] = {}
+    for node in walk(right):
+        if not isinstance(node, Call) or node.operator.wind is None:
+            continue
+        parts = {name: node.argument(name) for name in node.operator.wind}
+        if not any(_coefficients(part) & targets for part in parts.values()):
+            continue
+        thinned = {name: _drop(part, lambda term: bool(_coefficients(term) & targets)) for name, part in parts.items()}
+        if all(part is not None for part in thinned.values()):
+            named = zip(node.operator.inputs, node.arguments, strict=True)
+            arguments = tuple(argument if (part := thinned.get(name)) is None else part for name, argument in named)
+            table[node] = node.rebuild(arguments)
+    return replace(right, table)
+
+
+def _coefficients(term: Expr) -> set[str]:
+    return {node.name for node in walk(term) if isinstance(node, Positive)}
 
 
 def _drop(right: Expr, gone: Callable[[Expr], bool]) -> Expr | None:

@@ -155,8 +155,13 @@ class StationPDE:
             cells = maps[0].movedim(1, -1)
             shown = clipped(to_observed(cells)).cpu().numpy()
         dims = ("time", "lat", "lon")
-        variables: dict[str, Any] = {n: (dims, shown[..., c], cf_attributes(n)) for c, n in enumerate(STATE_VARIABLES)}
+        absent = self.config.data.missing
+        variables: dict[str, Any] = {
+            n: (dims, shown[..., c], cf_attributes(n)) for c, n in enumerate(STATE_VARIABLES) if n not in absent
+        }
         for name, about in _DERIVED.items():
+            if {"theta": "t", "q": "rh"}[name] in absent:
+                continue
             variables[name] = (dims, cells[..., STATE.index(name)].cpu().numpy(), about)
         if output.router is not None:
             variables["data_weight"] = (

@@ -14,12 +14,11 @@ from fields.derive import relative_humidity, standard_pressure, station_pressure
 from fields.errors import DataError, ProblemReport, UsageError, locate
 from fields.ingest.gate import UnitGate
 from fields.qc import Flag, fails_range
-from fields.variables import STATE_VARIABLES, VARIABLES, PressureKind
+from fields.variables import EXTRA_VARIABLES, STATE_VARIABLES, VARIABLES, PressureKind
 
 __all__ = ["Plan", "compose", "flags_of", "plan_for"]
 
 Array = np.ndarray[Any, Any]
-_EXTRAS = ("psl", "td", "precip")
 _STANDARD = PressureKind.STANDARD_ATMOSPHERE.option
 _MAP_IT = "if it is there under another name, a column map says so: `stationpde data where table` shows one"
 
@@ -89,8 +88,9 @@ def plan_for(variables: Collection[str], substitutes: Collection[str], label: st
         if name not in available:
             hint = f"--missing p={_STANDARD}   takes a reference" if name == "p" else _MAP_IT
             report.warning("SPDE-D031", f"{name} is not in the data", where=locate(label), do=hint)
-    available |= there & set(_EXTRAS)
-    stored = tuple(name for name in (*STATE_VARIABLES, *_EXTRAS) if name in available)
+    # A speed that has its direction is stored as components.
+    available |= there & set(EXTRA_VARIABLES) - ({"ff"} if {"u", "v"} <= available else set())
+    stored = tuple(name for name in (*STATE_VARIABLES, *EXTRA_VARIABLES) if name in available)
     return Plan(stored, derived, kind), report
 
 
@@ -147,8 +147,8 @@ def flags_of(
     for name in plan.observed:
         if name in tested:
             flags[name] = np.asarray(checked[f"{name}_flag"].values, np.uint8)
-        else:  # extras are only held to what is possible
-            flags[name] |= fails_range(values[name], VARIABLES[name]).astype(np.uint8) * np.uint8(int(Flag.RANGE))
+        else:
+            flags[name] |= qc.check_extra(name, values[name], step / 3600.0)
     return flags
 
 

@@ -304,6 +304,8 @@ class _Ingest:
         }
         if network.names is not None:
             coords["name"] = ("station", network.names.astype(str), {"long_name": "Name"})
+        if network.wigos is not None:
+            coords["wigos"] = ("station", network.wigos.astype(str), {"long_name": "WIGOS station identifier"})
         how = "; ".join(f"{name} {text}" for name, text in plan.derived.items())
         attrs = {
             "source": source.label, "title": source.about, "reader": source.reader, "step_seconds": source.axis.step,

@@ -84,7 +84,7 @@ def _completed(positions: Places, others: Places, report: ProblemReport, label: 
             ids = [positions.id[i] for i in np.flatnonzero(lost)]
             report.notice("SPDE-D008", f"no {name} is given for {', '.join(ids[:3])}: that of training is kept",
                           where=locate(label, name, stations=ids, out_of=len(positions)))  # fmt: skip
-    return Places(positions.id, **columns)
+    return Places(positions.id, columns["lat"], columns["lon"], columns["alt"])
 
 
 def survey(

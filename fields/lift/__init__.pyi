@@ -6,6 +6,7 @@ from .card import field_card as field_card
 from .crossval import CrossValidation as CrossValidation
 from .crossval import cross_validate as cross_validate
 from .crossval import scattered_times as scattered_times
+from .lift_error import LiftError as LiftError
 from .methods import LIFT_METHODS as LIFT_METHODS
 from .methods import LiftSettings as LiftSettings
 from .methods import StationLift as StationLift
@@ -16,6 +17,8 @@ from .pinn_settings import PINN as PINN
 from .pinn_settings import PinnSettings as PinnSettings
 from .record import LiftSummary as LiftSummary
 from .record import lift_to_store as lift_to_store
+from .remoteness import REMOTENESS as REMOTENESS
+from .remoteness import remoteness as remoteness
 from .sampling import FieldStore as FieldStore
 from .sampling import read_points as read_points
 from .sampling import refuse_existing as refuse_existing

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fields.checks import are_at_one_place, require_numbers, twin_stations
 from fields.errors import DataError, UsageError, is_finite_number, is_whole
 from fields.grid import LocalMetric
+from fields.lift.error_scores import ErrorScores, score_errors
 from fields.lift.folds import fold_estimates, folds_of, pinn_of_first_fold, two_weeks
 from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
 from fields.lift.pinn_lift import require_enough
@@ -55,6 +56,7 @@ class CrossValidation:
     stations, moments : size of the sample
     block_km : radius within which other stations were left out as well; None for the station alone
     folds : parts of the network that were left out in turn; None where stations were, one by one
+    errors : scores of the standard deviations of these errors, by variable and method
     """
 
     rmse: dict[str, dict[str, float]]
@@ -64,6 +66,16 @@ class CrossValidation:
     moments: int
     block_km: float | None
     folds: int | None = None
+    errors: dict[str, dict[str, ErrorScores]] = field(default_factory=dict)
+
+    def error_rows(self) -> list[list[str]]:
+        """Return the lines of a table of the standard deviations: coverage of one and of 90 %, and CRPS, by method."""
+        return [
+            [name, display_unit(name, difference=True),
+             *(cell for one in by_method.values()
+               for cell in (f"{one.within_one:.1%}", f"{one.within_90:.1%}", f"{one.crps:.3f}"))]
+            for name, by_method in self.errors.items()
+        ]  # fmt: skip
 
     def rows(self) -> list[list[str]]:
         """Return the lines of a table: variable, unit, and the root mean square error of each method."""
@@ -143,6 +155,7 @@ def cross_validate(
     block_km: float | None = None,
     moments: int = MOMENTS,
     folds: bool = False,
+    error: bool = False,
     pinn: PinnSettings | None = None,
     announce: Callable[[str], None] | None = None,
     watcher: Watcher | None = None,
@@ -157,6 +170,7 @@ def cross_validate(
     block_km : stations within this distance are left out as well
     moments : largest number of times to score, spread over the record, or over the two weeks of folds
     folds : leave out a fifth of the stations at a time, over the two weeks in the middle of the record
+    error : score the standard deviation of the error of each method as well, learned without the stations scored
     pinn : settings of the physics-guided lift; its seed also draws the folds
     announce : called with what the physics-guided lift will take, before it starts
     watcher : informed of the progress
@@ -191,6 +205,7 @@ def cross_validate(
     station_pressure = PressureKind.of(ds.attrs) != PressureKind.SEA_LEVEL
     rmse: dict[str, dict[str, float]] = {name: {} for name in values}
     bias: dict[str, dict[str, float]] = {name: {} for name in values}
+    errors: dict[str, dict[str, ErrorScores]] = {name: {} for name in values} if error else {}
     tracker = Tracker(watcher)
     seconds = utc_seconds(sample["time"]).astype(np.float64)
     fold = folds_of(len(stations), pinn.seed) if folds else None
@@ -220,15 +235,22 @@ def cross_validate(
                 progress=partial(_report_progress, tracker, method),
             )
         for name, array in values.items():
-            error = estimates[name].astype(np.float64) - array
-            error = error[np.isfinite(error)]
-            if not error.size:
+            missed = estimates[name].astype(np.float64) - array
+            missed = missed[np.isfinite(missed)]
+            if not missed.size:
                 raise _nothing_left(name, stations, block_km)
-            rmse[name][method] = float(to_display(name, np.sqrt(np.mean(error**2)), difference=True))
-            bias[name][method] = float(to_display(name, np.mean(error), difference=True))
+            rmse[name][method] = float(to_display(name, np.sqrt(np.mean(missed**2)), difference=True))
+            bias[name][method] = float(to_display(name, np.mean(missed), difference=True))
+        if error:
+            scored_errors = score_errors(
+                values, estimates, stations, chosen, fold=fold, block_m=1e3 * (block_km or 0.0),
+                is_guided=is_guided, station_pressure=station_pressure,
+            )  # fmt: skip
+            for name, one in scored_errors.items():
+                errors[name][method] = one
     count = {name: int(np.isfinite(array).sum()) for name, array in values.items()}
     parts = None if fold is None else int(fold.max()) + 1
-    return CrossValidation(rmse, bias, count, len(stations), sample.sizes["time"], block_km, parts)
+    return CrossValidation(rmse, bias, count, len(stations), sample.sizes["time"], block_km, parts, errors)
 
 
 def _of_folds(length: int, step_seconds: float, moments: int) -> slice:

@@ -38,7 +38,7 @@ Array = NDArray[Any]
 
 # A surface in three coordinates needs more of each than a plane has corners.
 FEWEST_STATIONS, FEWEST_TIMES = 5, 5
-_CARRIED = ("u", "v", "p")
+CARRIED = ("u", "v", "p")
 # CPU-minutes that one network may take.
 _MOST_MINUTES = 30.0
 # Bytes for each time and target: the fields of all variables with their coverage, in double precision.
@@ -82,13 +82,13 @@ def require_enough(values: Mapping[str, Array], lat: Array, lon: Array, times: i
     UsageError, DataError
         If wind or pressure is absent, or there are too few stations or times.
     """
-    absent = [name for name in _CARRIED if name not in values]
+    absent = [name for name in CARRIED if name not in values]
     if absent:
         raise UsageError(
             f"pinn reconstructs wind and pressure from each other: {', '.join(absent)} is not among the variables",
             code="SPDE-D087", do="--method detrended",
         )  # fmt: skip
-    there = np.stack([np.isfinite(values[name]).any(axis=tuple(range(values[name].ndim - 1))) for name in _CARRIED])
+    there = np.stack([np.isfinite(values[name]).any(axis=tuple(range(values[name].ndim - 1))) for name in CARRIED])
     stations = int(there[0].sum())
     if stations < FEWEST_STATIONS or are_at_one_place(lat, lon):
         raise DataError(
@@ -179,7 +179,7 @@ class PinnLift:
         if reporting < FEWEST_STATIONS or len(seconds) < FEWEST_TIMES:
             logger.warning("a window of %d times has wind at %d stations, too few for a network: u, v and p are "
                            "missing in it", len(seconds), reporting)  # fmt: skip
-            nothing = {name: np.full_like(means.values[name], np.nan) for name in _CARRIED}
+            nothing = {name: np.full_like(means.values[name], np.nan) for name in CARRIED}
             return replace(means, values={**means.values, **nothing})
         data, since, slope = self._data(values, seconds, station_pressure)
         u, v, log_pressure = evaluated(fit(data, self.settings, progress), since, self.places)
@@ -187,7 +187,7 @@ class PinnLift:
         if station_pressure:
             pressure = self._restored(log_pressure + slope * self.lift.targets.clipped_z, values, means)
         lifted = {}
-        for name, array in zip(_CARRIED, (u, v, pressure)):
+        for name, array in zip(CARRIED, (u, v, pressure)):
             silent = ~np.isfinite(values[name]).any(axis=-1, keepdims=True)
             lifted[name] = np.where(silent, np.nan, array).astype(values[name].dtype)
         return replace(means, values={**means.values, **lifted})

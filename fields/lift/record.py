@@ -29,7 +29,9 @@ from fields.grid import Elevation, GridSpec
 from fields.lift.altitude import station_altitude
 from fields.lift.capacity import require_capacity
 from fields.lift.crossval import scattered_times
+from fields.lift.lift_error import LiftError
 from fields.lift.methods import LIFT_METHODS, LiftSettings, StationLift
+from fields.lift.pinn_error import pinn_errors
 from fields.lift.pinn_lift import PinnLift, require_enough, window_steps
 from fields.lift.pinn_settings import PINN, PinnSettings
 from fields.lift.profiles import PRIORS
@@ -46,10 +48,16 @@ logger = logging.getLogger(__name__)
 # Variables that may be averaged; a wind direction in degrees may not.
 LIFTED = ("u", "v", "p", "t", "rh", "psl", "td")
 COVERAGE, SLOPE = "_coverage", "_slope"
+# Standard deviation of the error at each cell, and by how much it is larger at each moment.
+ERROR, FACTOR = "_error", "_error_factor"
 # Bytes of one block's input and output; a worker holds a few times this.
 _BLOCK_BYTES = 64 << 20
 # Blocks as long as the chunks of a station store, or parts and multiples of them.
 _CHUNK = 512
+# Moments, spread over the record, that stations are looked for in and errors are learned from.
+_SAMPLED, _LEARNED = 256, 128
+# Values of a variable that errors are learned from: fewer moments of many stations.
+_LEARNED_VALUES = 1 << 16
 
 # Distance [m] of relief and stations, in the middle of at least so many, from which the one is not of the other.
 _FAR_RELIEF = 250.0
@@ -66,6 +74,7 @@ class LiftSummary:
     blocks, resumed_blocks : number of blocks, and of those that an earlier, interrupted call had written
     empty_moments : moments without any observation, whose fields are missing
     dropped_stations : stations that never report or have no altitude
+    has_error : whether the error is written beside every field
     """
 
     path: Path
@@ -76,6 +85,7 @@ class LiftSummary:
     resumed_blocks: int
     empty_moments: int
     dropped_stations: tuple[str, ...]
+    has_error: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outcome for JSON."""
@@ -95,6 +105,7 @@ class LiftJob:
     writer: BlockWriter
     target: str
     pinn: PinnLift | None = None
+    error: LiftError | None = None
 
 
 def lift_to_store(
@@ -110,6 +121,7 @@ def lift_to_store(
     workers: int | None = None,
     scheduler: str | None = None,
     block_steps: int | None = None,
+    error: bool = True,
     force: bool = False,
     announce: Callable[[str], None] | None = None,
     watcher: Watcher | None = None,
@@ -129,6 +141,7 @@ def lift_to_store(
     workers : number of processes of a local dask cluster; None or 0 uses threads of this process
     scheduler : address of a running dask scheduler to use instead
     block_steps : number of moments in a block; by default as many as a fixed amount of memory holds
+    error : whether to write the standard deviation of the error beside every field
     force : whether to replace an existing ``target``
     announce : called with what the networks of ``pinn`` will take, before the first is fitted
     watcher : informed of the progress
@@ -141,7 +154,8 @@ def lift_to_store(
     names = _names(ds, variables)
     model = None if dem is None else Elevation.open(Path(dem))
     ds = _with_altitudes(ds, model)
-    alive, dropped = _stations(ds, names)
+    sample = _sample(ds, names)
+    alive, dropped = _stations(ds, names, sample)
     stations = Places.from_dataset(ds).take(alive)
     if model is not None:
         _compare_relief(model, stations)
@@ -158,7 +172,7 @@ def lift_to_store(
     passes(2)
     station_pressure = PressureKind.of(ds.attrs) != PressureKind.SEA_LEVEL
     template = _template(ds.isel(station=alive), grid, altitude, names, lift, None if dem is None else Path(dem).name)
-    identity = f"{store.fingerprint(source)};{asdict(settings)};{grid.to_dict()};{names};{list(alive)}"
+    identity = f"{store.fingerprint(source)};{asdict(settings)};{grid.to_dict()};{names};{list(alive)};{error}"
     block = block_steps or _block_length(len(alive), grid.size, len(names))
     guided = None
     if pinn is not None:
@@ -166,13 +180,18 @@ def lift_to_store(
         guided = PinnLift.between(stations, targets, pinn, settings, metric=grid.metric)
         template.attrs |= {"method": PINN, "pinn_settings": json.dumps(asdict(pinn))}
         identity += f";{asdict(pinn)}"
-        block = _announced(ds.isel(station=alive), names, guided, station_pressure, announce)
+        block = _announced(ds.isel(station=alive), names, guided, station_pressure, error, announce)
+    learned = None
+    if error:
+        learned = _learned(ds.isel(station=alive), sample[:, alive], names, stations, guided, block, lift, grid)
+    if learned is not None:
+        _add_error(template, names, learned, stations, (*grid.cells(), altitude.ravel()), grid)
     with store.create(
         target, template, force=force, resume=True, identity=identity, time_block=block, kind="fields"
     ) as staged:
         job = LiftJob(
             str(Path(source).resolve()), tuple(map(int, alive)), names, lift, grid.shape, station_pressure,
-            staged.writer, str(target), guided,
+            staged.writer, str(target), guided, learned,
         )  # fmt: skip
         pending, total = staged.pending(), len(staged.blocks())
         empty = 0
@@ -191,7 +210,8 @@ def lift_to_store(
                 raise
     if empty:
         logger.warning("%d of %d moments have no observation at all: their fields are missing", empty, ds.sizes["time"])
-    return LiftSummary(Path(target), grid, names, ds.sizes["time"], total, total - len(pending), empty, tuple(dropped))
+    return LiftSummary(Path(target), grid, names, ds.sizes["time"], total, total - len(pending), empty, tuple(dropped),
+                       learned is not None)  # fmt: skip
 
 
 def lift_block(job: LiftJob, region: Region) -> int:
@@ -214,26 +234,75 @@ def lift_block(job: LiftJob, region: Region) -> int:
         block[name + COVERAGE] = lifted.coverage[name].reshape(-1, *job.shape)
     for name in _sloped(job.lift, job.variables, job.station_pressure):
         block[name + SLOPE] = lifted.planes[name].along_z[..., 0]
+    if job.error is not None:
+        for name, factor in job.error.factors(values, job.station_pressure).items():
+            block[name + FACTOR] = factor
     with atomic.machine_faults(Path(job.target)):
         job.writer.write(block, region)
     seen = np.stack([np.isfinite(array).any(axis=1) for array in values.values()])
     return int((~seen.any(axis=0)).sum())
 
 
+def _sample(ds: xr.Dataset, names: Sequence[str]) -> np.ndarray[Any, Any]:
+    """Load moments spread over a record: ``[time, station, variable]``."""
+    part = ds[list(names)].isel(time=scattered_times(ds.sizes["time"], 0.0, _SAMPLED)).load()
+    return np.stack([part[name].transpose("time", "station").values for name in names], axis=-1)
+
+
+def _learned(
+    ds: xr.Dataset, sample: np.ndarray[Any, Any], names: Sequence[str], stations: Places, guided: PinnLift | None,
+    block: int, lift: StationLift, grid: GridSpec,
+) -> LiftError | None:  # fmt: skip
+    """Learn the error of a lift from moments of its record; None with too few stations."""
+    station_pressure = PressureKind.of(ds.attrs) != PressureKind.SEA_LEVEL
+    count = min(_LEARNED, len(sample), max(24, _LEARNED_VALUES // len(stations)))
+    few = np.unique(np.linspace(0, len(sample) - 1, count).round().astype(int))
+    values = {name: sample[few, :, c].astype(np.float32) for c, name in enumerate(names)}
+    levels = None
+    if guided is not None:
+        levels = pinn_errors(ds, names, stations, guided, block, lift.settings, station_pressure=station_pressure)
+    learned = LiftError.learn(
+        values, stations, lift.settings, metric=grid.metric, station_pressure=station_pressure, levels=levels
+    )
+    if learned is None:
+        logger.warning("the error of the fields cannot be learned from %d stations: it is left out", len(stations))
+    return learned
+
+
+def _add_error(
+    template: xr.Dataset, names: Sequence[str], learned: LiftError, stations: Places, cells: Any, grid: GridSpec
+) -> None:
+    """Add the error of each variable to a template: its map, which is written at once, and its factor over time."""
+    for name in (name for name in names if name in learned.coefficients):
+        about = cf_attributes(name)
+        deviation = learned.at(name, cells, stations, grid.metric).astype(np.float32).reshape(grid.shape)
+        template[name + ERROR] = (
+            ("lat", "lon"), deviation,
+            {"units": about["units"], "standard_name": f"{about['standard_name']} standard_error",
+             "long_name": f"one standard deviation of the error of {name} at an ordinary moment"},
+        )  # fmt: skip
+        template[name + FACTOR] = (
+            ("time",), np.broadcast_to(np.float32(1.0), template.sizes["time"]),
+            {"units": "1", "long_name": f"factor of {name}{ERROR} at each moment"},
+        )  # fmt: skip
+        template[name].attrs["ancillary_variables"] += f" {name}{ERROR} {name}{FACTOR}"
+
+
 def _announced(
-    ds: xr.Dataset, names: Sequence[str], guided: PinnLift, station_pressure: bool,
+    ds: xr.Dataset, names: Sequence[str], guided: PinnLift, station_pressure: bool, error: bool,
     announce: Callable[[str], None] | None,
 ) -> int:  # fmt: skip
-    """Say what the networks of a record will take; return the steps of each."""
+    """Say what the networks of a record will take, with that of the error; return the steps of each."""
     seconds = utc_seconds(ds["time"]).astype(np.float64)
     step = float(np.median(np.diff(seconds))) if len(seconds) > 1 else 0.0
     length = window_steps(len(seconds), step, guided.settings)
     first = ds[list(names)].isel(time=slice(0, length)).load()
     values = {name: first[name].values.astype(np.float32) for name in names}
     require_enough(values, ds["lat"].values, ds["lon"].values, length)
-    cost = guided.cost(values, seconds[:length], -(-len(seconds) // length), station_pressure=station_pressure)
+    networks = -(-len(seconds) // length) + error
+    cost = guided.cost(values, seconds[:length], networks, station_pressure=station_pressure)
     if announce is not None:
-        announce(f"{PINN}: {cost}")
+        announce(f"{PINN}: {cost}{'; one network is for the error, which --no-error leaves out' if error else ''}")
     return length
 
 
@@ -279,12 +348,11 @@ def _compare_relief(model: Elevation, stations: Places) -> None:
                        "the sea?", model.name, float(np.median(apart)), apart.size)  # fmt: skip
 
 
-def _stations(ds: xr.Dataset, names: Sequence[str]) -> tuple[np.ndarray[Any, Any], list[str]]:
+def _stations(
+    ds: xr.Dataset, names: Sequence[str], sample: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], list[str]]:
     """Find the stations that have an altitude and ever report: their indices, and the names of the others."""
-    sample = ds[list(names)].isel(time=scattered_times(ds.sizes["time"], 0.0, 256)).load()
-    seen = np.zeros(ds.sizes["station"], dtype=bool)
-    for name in names:
-        seen |= np.isfinite(sample[name].values).any(axis=0)
+    seen = np.isfinite(sample).any(axis=(0, 2))
     for station in np.flatnonzero(~seen):
         # No value in the sample: the whole record decides.
         column = ds[list(names)].isel(station=int(station)).load()

@@ -18,7 +18,7 @@ from fields import atomic, store
 from fields.errors import CorruptStoreError, DataError, UsageError, printable
 from fields.grid import GridSpec
 from fields.lift.bilinear import GridReadout, bilinear_weights
-from fields.lift.record import LIFTED, SLOPE
+from fields.lift.record import ERROR, FACTOR, LIFTED, SLOPE
 from fields.places import Places, PlacesLike, coordinates_of
 from fields.readers import open_binary
 from fields.times import format_iso, format_time, parse_time, to_datetime64
@@ -88,6 +88,22 @@ class FieldStore:
             station_pressure=self.station_pressure,
         )
         return {name: means.values[name] for name in names}
+
+    def error(self, name: str, moment: int) -> NDArray[np.float64]:
+        """Return one standard deviation of the error of a variable at a moment, ``[lat, lon]``, SI.
+
+        Raises
+        ------
+        DataError
+            If the store holds none: it was written without, or before errors were.
+        """
+        if name + ERROR not in self.ds:
+            raise DataError(
+                f"the store holds no error of {name}", code="SPDE-D088",
+                do="lift its stations again: stationpde field lift STORE OUT.zarr --force",
+            )  # fmt: skip
+        error: NDArray[np.float64] = self.ds[name + ERROR].values.astype(np.float64)
+        return error * float(self.ds[name + FACTOR][moment])
 
     def blocks(self) -> Iterator[slice]:
         """Yield the steps of the record in pieces of bounded length."""

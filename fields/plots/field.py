@@ -7,7 +7,7 @@ Everything comes from the data at hand: the coast is where the relief leaves the
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,15 @@ from fields.variables import VARIABLES, display_unit, to_display
 
 __all__ = ["draw_field"]
 
-_COLOURS = {"t": "RdYlBu_r", "td": "BrBG", "rh": "YlGnBu", "p": "viridis", "psl": "viridis", "speed": "YlOrRd"}
+_COLOURS = {
+    "t": "RdYlBu_r",
+    "td": "BrBG",
+    "rh": "YlGnBu",
+    "p": "viridis",
+    "psl": "viridis",
+    "speed": "YlOrRd",
+    "error": "cividis_r",
+}
 # Pixels along the longer side of the map, and arrows along it.
 _PIXELS, _ARROWS = 480, 22
 # Wind speeds that the arrow in the corner may stand for, m/s.
@@ -64,8 +72,9 @@ def draw_field(
     variable: str = "t",
     at: str | None = None,
     dem: str | os.PathLike[str] | None = None,
+    error: bool = False,
 ) -> Path:
-    """Draw one variable at a moment.
+    """Draw one variable at a moment, or the error of its field.
 
     Parameters
     ----------
@@ -74,6 +83,7 @@ def draw_field(
     variable : name of the variable; ``speed`` is that of the wind
     at : the moment as text, such as ``2023-01-05T17:00``; None is the last of the record
     dem : elevation model for the relief; without one the altitudes of the grid are drawn
+    error : draw one standard deviation of the error
     """
     target = check_picture(output)
     drawable = (*fields.variables, *(("speed",) if {"u", "v"} <= set(fields.variables) else ()))
@@ -81,7 +91,10 @@ def draw_field(
         raise UsageError(f"no field `{variable}`; there are {', '.join(drawable)}", code="SPDE-D091", do="--variable t")
     index = fields.moment(at)
     canvas = _canvas(fields, None if dem is None else Elevation.open(Path(dem)))
-    shown, unit = _values(fields, canvas, variable, index)
+    if error:
+        # How far the field may be off where no station stands is what such a map is for: nothing pales.
+        canvas = replace(canvas, far=np.zeros_like(canvas.far))
+    shown, unit = (_error if error else _values)(fields, canvas, variable, index)
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -91,13 +104,16 @@ def draw_field(
     with mpl.rc_context(FONT):
         figure = Figure(figsize=(width * size + 1.9, height * size + 1.25), dpi=160)
         axes = figure.add_subplot()
-        label = unit if height * size < _LOW else f"{_title(variable)} [{unit}]"
-        _draw_values(figure, axes, canvas, shown, variable, label)
+        title = f"{_title(variable)}: error of the field" if error else _title(variable)
+        label = unit if height * size < _LOW else "One standard deviation" if error else _title(variable)
+        label = label if label == unit else f"{label} [{unit}]"
+        _draw_values(figure, axes, canvas, shown, "error" if error else variable, label)
         _draw_coast(axes, canvas)
-        _draw_wind(axes, fields, canvas, index, height * size)
+        if not error:
+            _draw_wind(axes, fields, canvas, index, height * size)
         lat, lon = (fields.ds[f"station_{name}"].values for name in ("lat", "lon"))
         axes.plot(_unwrapped(lon, canvas), lat, "o", ms=3.2, mfc="white", mec=INK, mew=0.7, zorder=5)
-        _write_title(axes, fields, canvas, variable, index, ratio)
+        _write_title(axes, fields, canvas, title, index, ratio)
         return save_picture(figure, target)
 
 
@@ -131,6 +147,18 @@ def _values(fields: FieldStore, canvas: _Canvas, variable: str, index: int) -> t
         return np.hypot(read["u"], read["v"]).reshape(canvas.alt.shape).astype(float), "m/s"
     shown = to_display(variable, read[variable].astype(np.float64)).reshape(canvas.alt.shape)
     return shown, display_unit(variable).replace("degC", "°C")
+
+
+def _error(fields: FieldStore, canvas: _Canvas, variable: str, index: int) -> tuple[NDArray[np.float64], str]:
+    """Return the standard deviation at every pixel in display units; that of the speed is of its components."""
+    from fields.lift import bilinear_weights
+
+    names = ("u", "v") if variable == "speed" else (variable,)
+    squares = [to_display(name, fields.error(name, index), difference=True) ** 2 for name in names]
+    lat, lon = np.meshgrid(canvas.lat, canvas.lon, indexing="ij")
+    weights, _ = bilinear_weights(fields.grid, lat.ravel(), lon.ravel())
+    shown, _ = weights.apply(np.sqrt(np.mean(squares, axis=0)).ravel(), coverage=False)
+    return np.asarray(shown, np.float64).reshape(canvas.alt.shape), display_unit(names[0], difference=True)
 
 
 def _draw_values(figure: Any, axes: Any, canvas: _Canvas, shown: Any, variable: str, label: str) -> None:
@@ -193,10 +221,10 @@ def _draw_wind(axes: Any, fields: FieldStore, canvas: _Canvas, index: int, tall:
                    color=INK)  # fmt: skip
 
 
-def _write_title(axes: Any, fields: FieldStore, canvas: _Canvas, variable: str, index: int, ratio: float) -> None:
+def _write_title(axes: Any, fields: FieldStore, canvas: _Canvas, title: str, index: int, ratio: float) -> None:
     time = format_time(fields.ds["time"].values[index], "minute")
     count = fields.ds.sizes["station"]
-    axes.set_title(f"{_title(variable)}   {time} UTC", loc="left", fontsize=11, pad=18, color=INK)
+    axes.set_title(f"{title}   {time} UTC", loc="left", fontsize=11, pad=18, color=INK)
     method = fields.ds.attrs.get("method", "")
     note = f"{count} stations, {method} lift on {fields.grid.height} × {fields.grid.width} cells"
     if canvas.far.any():

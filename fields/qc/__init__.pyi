@@ -1,3 +1,4 @@
+from .control import check_extra as check_extra
 from .control import check_quality as check_quality
 from .flags import GROSS as GROSS
 from .flags import MASKING as MASKING

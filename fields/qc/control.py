@@ -22,6 +22,7 @@ from fields.qc.quality_tests import (
     drift_ratio,
     exchanged,
     fails_buddy,
+    fails_leap,
     fails_persistence,
     fails_range,
     fails_step,
@@ -31,7 +32,7 @@ from fields.qc.robust import by_phase, medians, phases_of_day
 from fields.times import with_utc_times
 from fields.variables import STATE_VARIABLES, VARIABLES
 
-__all__ = ["check_quality"]
+__all__ = ["check_extra", "check_quality"]
 
 Array = np.ndarray[Any, Any]
 
@@ -88,6 +89,27 @@ def check_quality(ds: xr.Dataset) -> xr.Dataset:
         _neighbour_tests(clean, flags, setting)
     dims = ("time", "station")
     return xr.Dataset({f"{name}_flag": (dims, flags[name], flag_attributes(name)) for name in names}, coords=ds.coords)
+
+
+def check_extra(name: str, values: Array, step_hours: float) -> Array:
+    """Test a variable beside the state, ``[time, station]`` in SI: range, stuck sensor, leaps; return its flags.
+
+    Neighbours tell little of a shower or a gust, and are not asked.
+    """
+    row, clean = VARIABLES[name], np.array(values, np.float32)
+    flags = np.zeros(clean.shape, np.uint8)
+    _mark(flags, clean, fails_range(clean, row), Flag.RANGE)
+    with np.errstate(invalid="ignore"):
+        calm = np.zeros(clean.shape, bool)
+        for value in row.calm:
+            calm |= np.abs(clean - value) <= row.noise / 2
+    if np.isfinite(row.stuck_hours):
+        # Weeks without rain, and every night without sun, are no dead sensor.
+        still = fails_persistence(clean, row, step_hours, is_calm=calm) & ~calm
+        _mark(flags, clean, still, Flag.PERSISTENCE)
+    if np.isfinite(row.step):
+        _mark(flags, clean, fails_leap(clean, row, step_hours), Flag.STEP)
+    return flags
 
 
 def _step_of(ds: xr.Dataset) -> float:

@@ -19,6 +19,7 @@ __all__ = [
     "drift_ratio",
     "exchanged",
     "fails_buddy",
+    "fails_leap",
     "fails_persistence",
     "fails_range",
     "fails_step",
@@ -75,6 +76,20 @@ def fails_step(values: Array, row: Variable, phases: int, step_hours: float) -> 
         failed[1:-1] = leap > limit[1:-1]
         # Beyond what the atmosphere does in that time, however variable the station is.
         failed[1:-1] |= leap > row.step * max(1.0, np.sqrt(step_hours))
+    return failed
+
+
+def fails_leap(values: Array, row: Variable, step_hours: float) -> Array:
+    """Return values that leap away from both neighbours in time by more than the variable can change.
+
+    Showers, gusts and clouds do come and go within a step: the spread of the record is no limit here.
+    """
+    failed = np.zeros(values.shape, bool)
+    if values.shape[0] > 2:
+        before, after = values[1:-1] - values[:-2], values[1:-1] - values[2:]
+        with np.errstate(invalid="ignore"):
+            leap = np.where(before * after > 0, np.minimum(np.abs(before), np.abs(after)), 0.0)
+            failed[1:-1] = leap > row.step * max(1.0, np.sqrt(step_hours))
     return failed
 
 

@@ -21,7 +21,8 @@ __all__ = ["READER"]
 
 # The units that such archives are documented to use.
 _UNITS = {"u": "m/s", "v": "m/s", "ff": "m/s", "dd": "degrees", "p": "hPa", "psl": "hPa", "t": "degC", "td": "degC",
-          "rh": "%", "precip": "mm"}  # fmt: skip
+          "rh": "%", "precip": "mm", "gust": "m/s", "radiation": "W/m**2", "cloud": "%", "visibility": "m",
+          "snow": "cm", "sunshine": "min"}  # fmt: skip
 _NEEDED = ("obs", "variables", "time", "station_id", "lat", "lon", "alt_m")
 _SMALL = 64 << 20
 _MOST_STATIONS = 1_000_000

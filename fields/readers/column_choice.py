@@ -92,7 +92,7 @@ def _entries(column_map: ColumnMap) -> dict[str, tuple[str, ...]]:
     entries = {f"@time{i}": names for i, names in enumerate(column_map.time.columns)}
     entries |= {name: column.names for name, column in column_map.variables.items()}
     if stations.source == "columns":
-        entries |= {f"@{key}": getattr(stations, key) for key in ("id", "name", *_PLACES)}
+        entries |= {f"@{key}": getattr(stations, key) for key in ("id", "name", "wigos", *_PLACES)}
     elif stations.source == "file":
         entries["@id"] = stations.key
     return entries

@@ -67,7 +67,7 @@ class TimeForm:
 
 @dataclass(frozen=True, slots=True)
 class StationColumns:
-    """Columns, lines or files that give a station's id, position and name.
+    """Columns, lines or files that give a station's id, position, name and WIGOS identifier.
 
     ``source`` is ``columns`` (of every row), ``header`` (lines before the column names, ``key<separator>value``),
     ``file`` (a table of stations; ``key`` is the column of the data that holds the id) or ``name`` (the id is the
@@ -80,6 +80,7 @@ class StationColumns:
     lon: tuple[str, ...] = ("lon",)
     alt: tuple[str, ...] = ("alt",)
     name: tuple[str, ...] = ()
+    wigos: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     file: str = ""
     pattern: str = ""
@@ -321,7 +322,7 @@ class _MapParser:
                             'write format = "dates" and date_order = "dmy" or "mdy"')  # fmt: skip
 
     def stations(self, content: Any) -> StationColumns:
-        places = ("id", "lat", "lon", "alt", "name", "key")
+        places = ("id", "lat", "lon", "alt", "name", "wigos", "key")
         table = self.table(content, "station", ("from", *places, "file", "pattern", "units"))
         source: Any = self.choice(table, "from", "columns", ("columns", "header", "file", "name"))
         columns = {key: self.names(table[key], key) for key in places if key in table}

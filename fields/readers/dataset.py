@@ -37,9 +37,14 @@ _ALIASES = {
     "u": ("u10", "wind_u", "uas"), "v": ("v10", "wind_v", "vas"), "p": ("ps", "sp", "pressure", "station_pressure"),
     "t": ("t2m", "tas", "temperature", "air_temp"), "rh": ("hurs", "rhum", "humidity"), "psl": ("msl", "mslp", "slp"),
     "td": ("d2m", "dewpoint", "tdew"), "ff": ("wspd", "sfcwind"), "dd": ("wdir", "wind_dir"), "precip": ("pr", "tp"),
+    "gust": ("wsgsmax", "fg10", "i10fg", "wind_gust"), "radiation": ("rsds", "swdown", "global_radiation"),
+    "cloud": ("clt", "tcc", "cloud_cover"), "visibility": ("vis",), "snow": ("snd", "snow_depth"),
+    "sunshine": ("sund",),
     "lat": ("latitude",), "lon": ("longitude",), "alt": ("altitude", "elevation", "elev", "height", "alt_m"),
 }  # fmt: skip
 _STANDARD = {"p": ("air_pressure",), "alt": ("altitude", "height_above_mean_sea_level")}
+_NAMES = ("name", "station_name", "platform_name")
+_WIGOS = ("wigos", "wigos_id", "wigos_station_identifier")
 _IDS = ("station_id", "station", "id", "site", "platform_id", "station_name")
 # The reference of CF units of time: year first, and a zone only as UTC or an offset.
 _REFERENCE = re.compile(
@@ -275,7 +280,18 @@ def _network(ds: xr.Dataset, places: dict[str, str], station: str, label: str) -
                 code="SPDE-D023" if len(values.dims) > 1 else "SPDE-D146",
             )
         positions.append(np.asarray(values.values, np.float64))
-    return Network(_ids(ds, station, label), *positions)
+    ids = _ids(ds, station, label)
+    lat, lon, alt = positions
+    return Network(ids, lat, lon, alt, _texts(ds, _NAMES, station), _texts(ds, _WIGOS, station))
+
+
+def _texts(ds: xr.Dataset, names: tuple[str, ...], station: str) -> Array | None:
+    """Return the first variable of texts among some names, one for each station; None without any."""
+    for name in names:
+        if name in ds.variables and ds[name].dims == (station,) and ds[name].dtype.kind in "SUOT":
+            values = (v.decode("latin-1") if isinstance(v, bytes) else str(v) for v in ds[name].values.tolist())
+            return np.asarray([text.strip()[:200] for text in values], dtype=str)
+    return None
 
 
 def _ids(ds: xr.Dataset, station: str, label: str) -> Array:

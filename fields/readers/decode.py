@@ -58,6 +58,7 @@ class ParsedBlock:
     clocks: tuple[bool, bool] = (False, False)
     counted: int = 0
     padded: frozenset[str] = frozenset()
+    wigos: list[str] | None = None
 
 
 @dataclass(slots=True)
@@ -247,10 +248,10 @@ class Decoder:
                 if f"@{key}" in self.positions else np.full(table.num_rows, np.nan) for key in _PLACES
             )  # fmt: skip
             places = (lat, lon, alt)
-        names = self._names(table, station, ids)
+        names, wigos = (self._labels(table, entry, station, ids) for entry in ("@name", "@wigos"))
         return ParsedBlock(
             time, later, ids, station, values, places, names, codes, total, (times.has_naive, times.has_aware),
-            times.epoch_counts, _double(ids)
+            times.epoch_counts, _double(ids), wigos
         )  # fmt: skip
 
     @property
@@ -318,10 +319,10 @@ class Decoder:
         texts = [text.strip() for text in coded.dictionary.to_pylist()]
         return texts, np.asarray(coded.indices, np.int32)
 
-    def _names(self, table: pa.Table, station: Array, ids: list[str]) -> list[str] | None:
-        if "@name" not in self.positions:
+    def _labels(self, table: pa.Table, entry: str, station: Array, ids: list[str]) -> list[str] | None:
+        if entry not in self.positions:
             return None
-        texts, index = self._strings(table, "@name")
+        texts, index = self._strings(table, entry)
         _, first = np.unique(station, return_index=True)
         by_station = {int(station[row]): texts[int(index[row])] for row in first}
         return [by_station.get(i, "") for i in range(len(ids))]

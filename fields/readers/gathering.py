@@ -30,7 +30,7 @@ from fields.readers.rows import warn_of_half_precision
 from fields.readers.safety import open_binary
 from fields.readers.source import ReadOptions, Workspace
 from fields.readers.spool import Records, Spool
-from fields.readers.station_list import header_station, listed_stations, name_id
+from fields.readers.station_list import StationList, header_station, listed_stations, name_id
 from fields.times import Zone, format_time
 
 __all__ = ["GatheredTables", "gather", "identity_of"]
@@ -154,7 +154,7 @@ class _Reading:
     roster: Roster
     tally: _Tally
     lines: LineFormat | None = None
-    listed: dict[str, tuple[float, float, float, str]] | None = None
+    listed: StationList | None = None
 
     def run(self) -> None:
         """Decode all members that are not in the spool yet."""
@@ -279,9 +279,10 @@ class _Reading:
         if self.listed is not None:
             lat, lon, alt = self._listed_places(ids, member)
             return self.roster.place(codes, lat[parsed.station], lon[parsed.station], alt[parsed.station])
-        if parsed.names is not None and len(self.roster.ids) > before:
-            for code, name in zip(self.roster.codes(ids).tolist(), parsed.names):
-                self.roster.names[code] = self.roster.names[code] or name[:200]
+        for texts, entered in ((parsed.names, self.roster.names), (parsed.wigos, self.roster.wigos)):
+            if texts is not None and len(self.roster.ids) > before:
+                for code, text in zip(self.roster.codes(ids).tolist(), texts):
+                    entered[code] = entered[code] or text[:200]
         if parsed.places is None:
             return codes
         return self.roster.place(codes, *parsed.places)
@@ -298,6 +299,7 @@ class _Reading:
             )
         for code, name in zip(self.roster.codes(ids).tolist(), ids):
             self.roster.names[code] = self.roster.names[code] or listed[name][3]
+            self.roster.wigos[code] = self.roster.wigos[code] or listed[name][4]
         lat, lon, alt = (np.asarray([listed[name][i] for name in ids], np.float64) for i in range(3))
         return lat, lon, alt
 

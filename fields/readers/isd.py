@@ -66,7 +66,8 @@ def _map(title: str, source: str, step: int, tolerance: int) -> ColumnMap:
     columns = {name: Column((name,), unit, optional=True) for name, unit in _UNITS.items()}
     stations = StationColumns(
         source, id=("id", "station", "station_id"), lat=("lat", "latitude"), lon=("lon", "longitude"),  # type: ignore[arg-type]
-        alt=("alt", "alt_m", "elev", "elevation"), name=("name", "station_name"), key=("id",), units={"alt": "m"},
+        alt=("alt", "alt_m", "elev", "elevation"), name=("name", "station_name"), wigos=("wigos", "wigos_id"),
+        key=("id",), units={"alt": "m"},
     )  # fmt: skip
     time = TimeForm(zone="UTC", step=step, tolerance=tolerance)
     return ColumnMap(title, TextForm(), time, stations, columns, PressureKind.SEA_LEVEL, title, is_shipped=True)

@@ -48,8 +48,8 @@ _HEAD = 4096
 _MAP = ColumnMap(
     "METAR and SPECI reports", TextForm(), TimeForm(zone="UTC", step=3600, tolerance=600),
     StationColumns("file", id=("id", "station", "icao"), lat=("lat", "latitude"), lon=("lon", "longitude"),
-                   alt=("alt", "alt_m", "elev", "elevation"), name=("name", "station_name"), key=("id",),
-                   units={"alt": "m"}),
+                   alt=("alt", "alt_m", "elev", "elevation"), name=("name", "station_name"),
+                   wigos=("wigos", "wigos_id"), key=("id",), units={"alt": "m"}),
     {name: Column((name,), unit, optional=True) for name, unit in _UNITS.items()},
     label="METAR", is_shipped=True,
 )  # fmt: skip

@@ -32,6 +32,7 @@ class Roster:
     lon: list[float] = field(default_factory=list)
     alt: list[float] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    wigos: list[str] = field(default_factory=list)
     moved: int = 0
     command: str = ""
     _code: dict[str, int] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Roster:
         self.ids.append(name)
         self.lat.append(np.nan), self.lon.append(np.nan), self.alt.append(np.nan)  # type: ignore[func-returns-value]
         self.names.append("")
+        self.wigos.append("")
         self._code[name] = code
         return code
 
@@ -119,15 +121,16 @@ class Roster:
             if near and abs(self.alt[other] - alt) <= _SAME_ALTITUDE:
                 return other
         entry = self._enter(f"{self.ids[code]}@{len(versions) + 2}")
-        self.lat[entry], self.lon[entry], self.alt[entry], self.names[entry] = lat, lon, alt, self.names[code]
+        self.lat[entry], self.lon[entry], self.alt[entry] = lat, lon, alt
+        self.names[entry], self.wigos[entry] = self.names[code], self.wigos[code]
         versions.append(entry)
         return entry
 
     def network(self) -> Network:
         """Return the stations as arrays."""
         lat, lon, alt = (np.asarray(x, np.float64) for x in (self.lat, self.lon, self.alt))
-        names = np.asarray(self.names, dtype=str) if any(self.names) else None
-        return Network(np.asarray(self.ids, dtype=str), lat, lon, alt, names)
+        names, wigos = (np.asarray(texts, dtype=str) if any(texts) else None for texts in (self.names, self.wigos))
+        return Network(np.asarray(self.ids, dtype=str), lat, lon, alt, names, wigos)
 
     def split(self) -> list[str]:
         """List the stations that were added because one moved."""
@@ -135,7 +138,7 @@ class Roster:
 
     def state(self) -> dict[str, Any]:
         """Return what a resumed run needs, as plain values for JSON."""
-        listed = {key: getattr(self, key) for key in ("ids", "names", "moved")}
+        listed = {key: getattr(self, key) for key in ("ids", "names", "wigos", "moved")}
         places = {key: [None if np.isnan(x) else x for x in getattr(self, key)] for key in ("lat", "lon", "alt")}
         return {**listed, **places, "versions": {str(k): v for k, v in self._versions.items()}}
 
@@ -145,5 +148,6 @@ class Roster:
         self.lat, self.lon, self.alt = (
             [np.nan if x is None else float(x) for x in state[key]] for key in ("lat", "lon", "alt")
         )
+        self.wigos = list(state.get("wigos") or [""] * len(self.ids))
         self._code = {name: code for code, name in enumerate(self.ids)}
         self._versions = {int(k): list(v) for k, v in state["versions"].items()}

@@ -40,14 +40,15 @@ class Network:
     lon: np.ndarray[Any, Any]
     alt: np.ndarray[Any, Any]
     names: np.ndarray[Any, Any] | None = None
+    wigos: np.ndarray[Any, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, index: np.ndarray[Any, Any]) -> Network:
         """Select stations by index."""
-        names = None if self.names is None else self.names[index]
-        return Network(self.ids[index], self.lat[index], self.lon[index], self.alt[index], names)
+        names, wigos = (None if texts is None else texts[index] for texts in (self.names, self.wigos))
+        return Network(self.ids[index], self.lat[index], self.lon[index], self.alt[index], names, wigos)
 
 
 @dataclass(frozen=True, slots=True)

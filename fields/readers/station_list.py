@@ -16,7 +16,8 @@ from fields.readers.safety import open_binary, shown
 
 __all__ = ["header_station", "listed_stations", "name_id"]
 
-StationList = dict[str, tuple[float, float, float, str]]
+StationList = dict[str, tuple[float, float, float, str, str]]
+_LABELS = ("name", "wigos")
 _LARGEST = 64 << 20
 _PLACES = ("lat", "lon", "alt")
 
@@ -35,7 +36,7 @@ def header_station(layout: TextLayout, column_map: ColumnMap) -> StationList:
     """Read the station that the lines above the column names describe."""
     lines = dict(reversed(layout.header))
     stations = column_map.stations
-    keys = {name for key in ("id", "lat", "lon", "alt", "name") for name in getattr(stations, key)}
+    keys = {name for key in ("id", "lat", "lon", "alt", *_LABELS) for name in getattr(stations, key)}
     for key, value in layout.header:
         if key in keys and lines[key] != value:
             raise DataError(f"{layout.label}: '{printable(key)[:60]}' stands twice above the columns: "
@@ -55,7 +56,7 @@ def header_station(layout: TextLayout, column_map: ColumnMap) -> StationList:
     lat, lon, alt = (
         _number(find(getattr(stations, key)), layout.decimal, key, layout.label) for key in ("lat", "lon", "alt")
     )
-    return {name: (lat, lon, alt, find(stations.name)[:200])}
+    return {name: (lat, lon, alt, find(stations.name)[:200], find(stations.wigos)[:200])}
 
 
 def name_id(label: str, pattern: str) -> str:
@@ -124,7 +125,8 @@ def _parse_list(member: Member, column_map: ColumnMap) -> StationList:
                     names = (layout.columns[pair[0]], layout.columns[pair[1]])
                     raise double_error(member.label, f"@{key}", names, f"line {number}")
             lat, lon, alt = (_number(row[places[k]] if k in places else "", layout.decimal, k, label) for k in _PLACES)
-            listed[name] = (lat, lon, alt, row[places["name"]][:200] if "name" in places else "")
+            title, wigos = (row[places[key]].strip()[:200] if key in places else "" for key in _LABELS)
+            listed[name] = (lat, lon, alt, title, wigos)
     except csv.Error as problem:
         raise DataError(f"{member.label} is not a table: {printable(problem)}", code="SPDE-D123") from None
     return listed
@@ -136,13 +138,13 @@ def _columns(
     """Return the column of each entry, and pairs of columns that could both be meant."""
     places: dict[str, int] = {}
     doubles: list[tuple[str, tuple[int, int]]] = []
-    for key in ("id", "lat", "lon", "alt", "name"):
+    for key in ("id", "lat", "lon", "alt", *_LABELS):
         names = getattr(stations, key)
         there = [i for name in names for i, column in enumerate(layout.columns) if column == name]
         doubles += [(key, (there[0], other)) for other in there[1:]]
         if there:
             places[key] = there[0]
-        elif key != "name" and (needs_altitude or key != "alt"):
+        elif key not in _LABELS and (needs_altitude or key != "alt"):
             raise DataError(
                 f"{layout.label} has no column {' or '.join(map(repr, names))}",
                 code="SPDE-D124",

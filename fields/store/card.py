@@ -93,6 +93,9 @@ class DataCard:
         for v in self.variables:
             cells = "".join(f"{x:>9.1f}" for x in (v.low, v.p01, v.median, v.p99, v.high))
             out.append(f"  {v.name:<{width}}{v.unit:<6}{v.missing:>9.1%}{v.flagged:>9.2%}{cells}")
+        absent = [name for name in STATE_VARIABLES if name not in {v.name for v in self.variables}]
+        if absent:
+            out += ["", f"  absent {', '.join(absent)}: a model is trained without them and does not forecast them"]
         failed = [
             f"{v.name}: " + ", ".join(f"{k} {n:,}" for k, n in v.flags.items() if n)
             for v in self.variables

@@ -17,10 +17,17 @@ import xarray as xr
 from fields import derive
 from fields.checks import require_numbers
 from fields.errors import DataError, ProblemReport, UsageError, counted, is_whole, locate
-from fields.ingest import substitutes_of
 from fields.places import Places
+from fields.stand_ins import (
+    STAND_INS,
+    checked_stand_ins,
+    lacking,
+    reference_values,
+    reference_variables,
+    with_stand_ins,
+)
 from fields.times import most_common_step, require_era, utc_seconds
-from fields.variables import STATE_VARIABLES, PressureKind
+from fields.variables import EXTRA_VARIABLES, STATE_VARIABLES
 
 __all__ = ["StationSeries", "Stations", "rows_at_cadence", "with_state_variables"]
 
@@ -48,6 +55,7 @@ class StationSeries:
     fingerprint : hash of the content; computed if empty
     variables : names of the variables, in the order of ``values``
     reference : variables that are a reference instead of observations and are never scored
+    extras : record of variables beside the state, at the same times and stations; None without any
     """
 
     time: Array
@@ -57,6 +65,7 @@ class StationSeries:
     fingerprint: str = ""
     variables: tuple[str, ...] = STATE_VARIABLES
     reference: tuple[str, ...] = ()
+    extras: StationSeries | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "time", np.ascontiguousarray(self.time, np.int64))
@@ -91,8 +100,9 @@ class StationSeries:
     def take(self, stations: Array | Sequence[int]) -> StationSeries:
         """Return the record of the stations chosen by number or mask."""
         chosen = np.arange(len(self.stations))[np.asarray(stations)]
+        extras = None if self.extras is None else self.extras.take(chosen)
         return replace(
-            self, values=self.values[:, chosen], stations=self.stations.take(chosen), fingerprint=""
+            self, values=self.values[:, chosen], stations=self.stations.take(chosen), fingerprint="", extras=extras
         )  # fmt: skip
 
     def missing_rate(self, stop: int | None = None) -> Array:
@@ -154,8 +164,9 @@ class StationSeries:
 
     @classmethod
     def from_dataset(
-        cls, ds: xr.Dataset, step: int | None = None, *, missing: Mapping[str, str] | None = None
-    ) -> StationSeries:
+        cls, ds: xr.Dataset, step: int | None = None, *, missing: Mapping[str, str] | None = None,
+        complete: bool = False, extra: Sequence[str] = (),
+    ) -> StationSeries:  # fmt: skip
         """Read a dataset, such as `fields.open_store` returns, at a cadence.
 
         Parameters
@@ -164,11 +175,14 @@ class StationSeries:
         step : seconds; times are selected, never averaged: those on whole multiples since midnight UTC where there
             are any, else those in phase with the first time. None selects all. Absent times become missing rows
         missing : substitutes for variables that the data lack, ``{"p": "standard-atmosphere"}``
+        complete : whether stand-ins (`fields.stand_ins`) take the place of all variables that are not observed
+        extra : variables beside the state to read as well; NaN where the data lack them, refused with ``complete``
 
         Raises
         ------
         DataError
-            If a variable is missing everywhere, there is no station or no time, or the data are coarser than ``step``.
+            If a variable is missing everywhere, there is no station or no time, or the data are coarser than ``step``;
+            with ``complete``, if nothing is observed, or humidity without temperature.
         """
         label = str(ds.attrs.get("source", ""))
         if step is not None and not is_whole(step, 1):
@@ -176,7 +190,7 @@ class StationSeries:
                              do="fields.times.parse_span('3h') gives 10800")  # fmt: skip
         if ds.sizes.get("station", 0) == 0 or ds.sizes.get("time", 0) == 0:
             raise DataError("there are no stations or no times in the data", code="SPDE-D025", where=label or None)
-        ds = with_state_variables(ds, substitutes_of(missing or {}))
+        ds = with_state_variables(ds, checked_stand_ins(missing or {}), complete=complete)
         seconds = utc_seconds(ds["time"], f"{label} › time" if label else "time")
         require_era(seconds)
         if np.any(np.diff(seconds) <= 0):
@@ -184,26 +198,56 @@ class StationSeries:
                             do="ingest the source again: stationpde data ingest SRC -o OUT.zarr")  # fmt: skip
         cadence, rows, slots = _select(seconds, step, label)
         time = seconds[rows[0]] + cadence * np.arange(slots[-1] + 1, dtype=np.int64)
-        values = np.full((time.size, ds.sizes["station"], len(STATE_VARIABLES)), np.nan, np.float32)
-        for start, stop in _blocks(ds, seconds.size):
-            inside = (rows >= start) & (rows < stop)
-            for c, name in enumerate(STATE_VARIABLES if inside.any() else ()):
+        values = _read(ds, STATE_VARIABLES, rows, slots)
+        reference, places = reference_variables(ds), Places.from_dataset(ds)
+        there = {name for c, name in enumerate(STATE_VARIABLES) if np.isfinite(values[:, :, c]).any()}
+        if not complete:
+            for name in STATE_VARIABLES:
+                if name not in there:
+                    raise _absent(name, label)
+        elif there != set(STATE_VARIABLES):
+            absent = lacking(there - set(reference), label)
+            for name in absent:
+                values[:, :, STATE_VARIABLES.index(name)] = reference_values(name, places.alt)
+            reference = tuple(name for name in STATE_VARIABLES if name in {*reference, *absent})
+        extras = None
+        if extra:
+            more = _read(ds, extra, rows, slots)
+            unseen = [name for c, name in enumerate(extra) if not np.isfinite(more[:, :, c]).any()]
+            if complete and unseen:
+                raise _no_extra(unseen[0], ds, label)
+            extras = cls(time, more, places, cadence, variables=tuple(extra))
+        return cls(time, values, places, cadence, reference=reference, extras=extras)
+
+
+def _read(ds: xr.Dataset, names: Sequence[str], rows: Array, slots: Array) -> Array:
+    """Read rows of variables into places of a regular axis, float32 ``[time, station, variable]``."""
+    values = np.full((int(slots[-1]) + 1, ds.sizes["station"], len(names)), np.nan, np.float32)
+    for start, stop in _blocks(ds, ds.sizes["time"]):
+        inside = (rows >= start) & (rows < stop)
+        for c, name in enumerate(names if inside.any() else ()):
+            if name in ds:
                 block = ds[name].transpose("time", "station")[start:stop].values[rows[inside] - start]
                 values[slots[inside], :, c] = np.where(np.isfinite(block), block, np.nan)
-        for c, name in enumerate(STATE_VARIABLES):
-            if not np.isfinite(values[:, :, c]).any():
-                raise _absent(name, label)
-        reference = ("p",) if PressureKind.of(ds.attrs) == PressureKind.STANDARD_ATMOSPHERE else ()
-        return cls(time, values, Places.from_dataset(ds), cadence, reference=reference)
+    return values
 
 
-def with_state_variables(ds: xr.Dataset, substitutes: frozenset[str]) -> xr.Dataset:
+def _no_extra(name: str, ds: xr.Dataset, label: str) -> DataError:
+    there = [one for one in EXTRA_VARIABLES if one in ds]
+    return DataError(
+        f"no station reports {name}, which data.extra names", code="SPDE-D019", where=locate(label, name) or None,
+        do=f"data.extra names what there is: {', '.join(there) or 'nothing; a column map says what a source has'}",
+    )  # fmt: skip
+
+
+def with_state_variables(ds: xr.Dataset, substitutes: frozenset[str], *, complete: bool = False) -> xr.Dataset:
     """Return the dataset with all state variables, deriving those that it lacks.
 
     Parameters
     ----------
     ds : observations, SI
-    substitutes : variables to replace by a reference; ``p`` becomes that of the standard atmosphere
+    substitutes : variables to replace by a reference, see `fields.stand_ins`
+    complete : whether a reference replaces whatever else is missing and cannot be derived
 
     Raises
     ------
@@ -215,13 +259,17 @@ def with_state_variables(ds: xr.Dataset, substitutes: frozenset[str]) -> xr.Data
         ds = derive.with_wind(ds)
     if "rh" not in ds and {"t", "td"} <= set(ds.data_vars):
         ds = derive.with_humidity(ds)
-    if "p" in substitutes:
-        ds = derive.with_standard_pressure(ds)
-    elif "p" not in ds and {"psl", "t"} <= set(ds.data_vars):
+    if "p" not in ds and "p" not in substitutes and {"psl", "t"} <= set(ds.data_vars):
         ds = derive.with_station_pressure(ds)
+    label = str(ds.attrs.get("source", ""))
+    if complete:
+        observed = {name for name in STATE_VARIABLES if name in ds} - {*substitutes, *reference_variables(ds)}
+        absent = lacking(observed, label)
+        substitutes = frozenset({*substitutes, *absent}) - frozenset(reference_variables(ds))
+    ds = with_stand_ins(ds, substitutes)
     for name in STATE_VARIABLES:
         if name not in ds:
-            raise _absent(name, str(ds.attrs.get("source", "")))
+            raise _absent(name, label)
     return ds
 
 
@@ -258,9 +306,8 @@ def _blocks(ds: xr.Dataset, steps: int) -> Iterator[tuple[int, int]]:
 
 
 def _absent(name: str, label: str) -> DataError:
-    option = f"--missing p={PressureKind.STANDARD_ATMOSPHERE.option}"
-    reference = f"stationpde data ingest SRC -o OUT.zarr {option}   takes a reference that is not scored"
-    do = reference if name == "p" else None
+    reference = f"stationpde data ingest SRC -o OUT.zarr --missing p={STAND_INS['p']}"
+    do = f"{reference}   takes a reference that is not scored" if name == "p" else None
     return DataError(f"{name} is missing everywhere", code="SPDE-D019", where=locate(label, name) or None, do=do)
 
 
@@ -279,6 +326,8 @@ def _select(seconds: Array, step: int | None, label: str) -> tuple[int, Array, A
 
 def _fingerprint(series: StationSeries) -> str:
     about = f"{series.step_seconds};{series.variables};{series.reference};{series.values.shape};{series.stations.id}"
+    if series.extras is not None:
+        about += f";{series.extras.fingerprint}"
     digest = hashlib.sha256(about.encode())
     for array in (series.time, *series.stations.coordinates, series.values):
         digest.update(array.data.cast("B"))

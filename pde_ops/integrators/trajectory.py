@@ -11,11 +11,12 @@ from torch import Tensor
 from ..arguments import check_count
 from ..errors import DivergedError, ShapeError
 from .base import Closures, Integrator
+from .replay import Stretch, StretchOfSteps, differentiated_parameters, stretch_length
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["integrate"]
+__all__ = ["check_finite", "integrate"]
 
 
 def integrate(
@@ -24,8 +25,9 @@ def integrate(
     steps: int,
     closures: Closures | Callable[[int], Closures] | None = None,
     keep: int | None = None,
+    checkpoint: Stretch = None,
 ) -> Tensor:
-    """Take several steps; differentiable.
+    r"""Take several steps; differentiable.
 
     Parameters
     ----------
@@ -33,6 +35,11 @@ def integrate(
     closures : constant, or a function of the step's number, counted from 0
     keep : return every ``keep``-th state, the initial one included, as ``[time, batch, field, y, x]``; None returns the
         final state alone
+    checkpoint : steps between the states that are stored for a gradient; what lies between is computed again when the
+        gradient passes. ``"auto"`` takes about the square root of `steps`, which needs the least memory: some
+        :math:`2\sqrt n` steps instead of :math:`n`, for one more integration. The gradient of the final state by the
+        first is the same to the bit; what is added up over steps (by coefficients, by closures, from states that are
+        kept) is added up stretch by stretch, and differs by the round-off of a sum. None stores every step
 
     Raises
     ------
@@ -46,16 +53,48 @@ def integrate(
     if not isinstance(state, Tensor) or state.ndim != 4:
         came = list(state.shape) if isinstance(state, Tensor) else type(state).__name__
         raise ShapeError(f"integrate: `state` must be a tensor [batch, field, y, x], not {came}")
-    states = [state]
-    for number in range(steps):
-        state = step(state, closures(number) if callable(closures) else closures)
-        if keep is not None and (number + 1) % keep == 0:
-            states.append(state)
-    _check_finite(step, state, steps)
+    length, states = stretch_length("integrate", checkpoint, steps), [state]
+    if length is not None:
+        state = _in_stretches(step, states, steps, closures, keep, length)
+    else:
+        for number in range(steps):
+            state = step(state, closures(number) if callable(closures) else closures)
+            if keep is not None and (number + 1) % keep == 0:
+                states.append(state)
+    check_finite(step, state, steps)
     return state if keep is None else torch.stack(states)
 
 
-def _check_finite(step: Integrator, state: Tensor, steps: int) -> None:
+def _in_stretches(
+    step: Integrator,
+    states: list[Tensor],
+    steps: int,
+    closures: Closures | Callable[[int], Closures] | None,
+    keep: int | None,
+    length: int,
+) -> Tensor:
+    """Return the final state, and add those to be returned to the list that holds the first."""
+    (state,) = states
+    parameters = differentiated_parameters(step)
+    stretch = StretchOfSteps(step, tuple(parameters))
+    for first in range(0, steps, length):
+        numbers = range(first, min(first + length, steps))
+        marks = [keep is not None and (number + 1) % keep == 0 for number in numbers]
+        present = [closures(number) if callable(closures) else closures for number in numbers]
+        results = stretch.replayed(state, parameters, present, [*marks[:-1], True])
+        state = results[-1]
+        states += results if marks[-1] else results[:-1]
+    return state
+
+
+def check_finite(step: Integrator, state: Tensor, steps: int) -> None:
+    """Refuse a state that is not finite.
+
+    Raises
+    ------
+    DivergedError
+        With the fields, and how many of their cells are not finite.
+    """
     broken = (~torch.isfinite(state.detach())).sum((0, 2, 3)).tolist()
     if not any(broken):
         return

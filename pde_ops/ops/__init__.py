@@ -5,6 +5,10 @@ from .air import exner as exner
 from .air import potential_temperature as potential_temperature
 from .air import temperature as temperature
 from .air import virtual_temperature as virtual_temperature
+from .aloft import column_depth as column_depth
+from .aloft import geostrophic_x as geostrophic_x
+from .aloft import geostrophic_y as geostrophic_y
+from .aloft import hydrostatic_geopotential as hydrostatic_geopotential
 from .drag import friction as friction
 from .drag import quadratic_drag as quadratic_drag
 from .gradients import gradient as gradient
@@ -27,6 +31,7 @@ from .moisture import saturation_vapour_pressure as saturation_vapour_pressure
 from .nudging import relaxation as relaxation
 from .pressure import pressure_gradient_x as pressure_gradient_x
 from .pressure import pressure_gradient_y as pressure_gradient_y
+from .radiation import daylight as daylight
 from .rotation import coriolis as coriolis
 from .rotation import metric_x as metric_x
 from .rotation import metric_y as metric_y

@@ -42,9 +42,15 @@ class Blend:
 
     def predict(self, batch: Batch) -> Float[Tensor, "batch lead station channel"]:
         """Return the weighted mean of both forecasts."""
+        return self.outlook(batch)[0]
+
+    def outlook(
+        self, batch: Batch
+    ) -> tuple[Float[Tensor, "batch lead station channel"], Float[Tensor, "guess batch lead station channel"]]:
+        """Return the weighted mean, and both forecasts: how far they disagree says something of the error."""
         first, second = (member.predict(batch) for member in self.members)
         share = self.weights[: horizon_of(batch, self.config), None].to(first)
-        return second + share * (first - second)
+        return second + share * (first - second), torch.stack([first, second])
 
 
 def _make(config: Config, source: WindowSource, members: Mapping[str, Predictor] | None = None) -> Blend:

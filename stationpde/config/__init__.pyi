@@ -5,6 +5,8 @@ from .page import configuration_page as configuration_page
 from .sections import DataSection as DataSection
 from .sections import LossSection as LossSection
 from .sections import TrainSection as TrainSection
+from .subset import absences as absences
+from .subset import unneeded_terms as unneeded_terms
 from .tree import ABLATIONS as ABLATIONS
 from .tree import RECIPES as RECIPES
 from .tree import VARIANTS as VARIANTS

@@ -129,6 +129,7 @@ REMOVED: Mapping[str, RemovedKey] = {
 # Keys added after configurations were first hashed, and the value at which they change nothing.
 ADDED: Mapping[str, Any] = {
     "data.quality": "full",
+    "data.extra": [],
     "model.guide_local": "single",
     "model.surroundings": "fixed",
     "model.guide_rows": "thinned",

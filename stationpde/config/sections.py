@@ -12,6 +12,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
 from fields.errors import UsageError
+from fields.stand_ins import STAND_INS
 from fields.times import DAY, parse_span
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 Variable = Literal["u", "v", "p", "t", "rh"]
+Extra = Literal["psl", "td", "ff", "precip", "gust", "radiation", "cloud", "visibility", "snow", "sunshine"]
 # Strict: true is no 1, 1.0 no count of things and "3" no number; a whole number is a float.
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 Whole = Annotated[int, Strict()]
@@ -65,8 +67,15 @@ class DataSection(Section):
     (``gross``); flagged values are treated as missing."""
     scored: tuple[Variable, ...] = ("u", "v", "p", "t", "rh")
     """Variables that enter loss and scores."""
-    missing: dict[Variable, Literal["standard-atmosphere"]] = {}
-    """Substitute for a variable that a network does not observe; it is never scored."""
+    missing: dict[Variable, Literal["standard-atmosphere", "calm", "dry"]] = {}
+    """Substitute for a variable that a network does not observe; it is never scored, and not forecast. Training writes
+    it where a record lacks one: ``calm`` for wind, ``standard-atmosphere`` for pressure and temperature, ``dry`` for
+    humidity."""
+
+    extra: tuple[Extra, ...] = ()
+    """Variables beside the state that are forecast at stations: ``gust``, ``precip``, ``radiation``, ``cloud``,
+    ``visibility``, ``snow``, ``sunshine``, ``ff`` of a network without directions, ``psl``, ``td``. They do not enter
+    the equations."""
 
     @field_validator("step")
     @classmethod
@@ -90,6 +99,15 @@ class DataSection(Section):
             raise ValueError(f"split must add up to 1, not {sum(self.split):g}")
         if len(set(self.scored)) != len(self.scored) or not self.scored:
             raise ValueError(f"scored names each variable once and at least one, not {list(self.scored)}")
+        if len(set(self.extra)) != len(self.extra):
+            raise ValueError(f"extra names each variable once, not {list(self.extra)}")
+        for name, what in self.missing.items():
+            if STAND_INS[name] != what:
+                raise ValueError(f"missing: '{what}' is no substitute for {name}, which has '{STAND_INS[name]}'")
+        if ("u" in self.missing) != ("v" in self.missing):
+            raise ValueError("missing names both u and v or neither: one component is no wind")
+        if "t" in self.missing and "rh" not in self.missing:
+            raise ValueError("missing names t, and so rh: humidity without temperature says nothing of vapour")
         both = set(self.missing) & set(self.scored)
         if both:
             raise ValueError(f"{', '.join(sorted(both))} has a substitute and cannot be scored; take it out of scored")
@@ -230,9 +248,14 @@ class PDESection(Section):
     """Seconds of a sub-step; a forecast interval is K of them."""
     without: tuple[str, ...] = ()
     """Operators taken out of the equations, by name."""
-    terms: tuple[Literal["surroundings", "memory", "relaxation", "radiation"], ...] = ()
-    """Terms that extend the printed equations, each starting at zero; they act on departures (``model.state``) and are
-    held over an interval (``model.closure_form``). None by default: the skill they add does not pay for their time."""
+    terms: tuple[
+        Literal["surroundings", "memory", "relaxation", "radiation", "upper_air", "upper_air_placebo"], ...
+    ] = ()
+    """Terms that extend the printed equations; they act on departures (``model.state``). The first four start at zero
+    and are held over an interval (``model.closure_form``). ``upper_air`` couples the surface to a latent layer above:
+    the temperature of the column is inferred from the history, evolves, and gives the wind aloft that steers θ, q and
+    pressure (``stationpde ops show upper``); its placebo, for benchmarks, steers by the wind of another day. None by
+    default: the skill they add does not pay for their time."""
     rule: Literal["none", "range", "limiter", "weathergft"] = "none"
     """Scaling of an Euler increment: by the range of the field (the paper's), by a limiter, by WeatherGFT's affine map,
     or none, with sub-steps short enough to be stable."""

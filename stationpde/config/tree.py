@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -32,6 +32,7 @@ from stationpde.config.sections import (
     Section,
     TrainSection,
 )
+from stationpde.config.subset import tree_for_record
 from stationpde.errors import ConfigError
 
 __all__ = ["ABLATIONS", "PRESETS", "RECIPES", "VARIANTS", "Config"]
@@ -80,6 +81,13 @@ class Config(Section):
             raise ValueError(f"pde.dt = {self.pde.dt:g} s does not divide data.step = {self.data.step}")
         if self.pde.pressure_gradient and self.model.state == "raw":
             raise ValueError("pde.pressure_gradient needs model.state = 'anomaly'")
+        if self.steered_by is not None and self.model.state == "raw":
+            raise ValueError("upper_air in pde.terms needs model.state = 'anomaly'")
+        if self.steered_by is not None and self.pde.advection == "semi_lagrangian":
+            raise ValueError(
+                "pde.advection = 'semi_lagrangian' carries all fields with one wind, with upper_air in pde.terms each "
+                "has its own: take advection_upwind1"
+            )
         if self.pde.advection == "semi_lagrangian" and self.pde.rule != "none":
             raise ValueError(
                 f"pde.rule = '{self.pde.rule}' scales Euler increments; semi_lagrangian has none: take 'none'"
@@ -93,10 +101,18 @@ class Config(Section):
 
     @property
     def extended_terms(self) -> tuple[str, ...]:
-        """Return the terms of ``pde.terms`` that act: on departures, held over an interval, radiation with the sun."""
+        """Return those of ``pde.terms`` that are held over an interval and act: on departures, radiation with sun."""
         if self.model.state != "anomaly" or self.model.closure_form != "held":
             return ()
-        return tuple(term for term in self.pde.terms if term != "radiation" or "sun" in self.model.inputs)
+        lasting = [term for term in self.pde.terms if not term.startswith("upper_air")]
+        return tuple(term for term in lasting if term != "radiation" or "sun" in self.model.inputs)
+
+    @property
+    def steered_by(self) -> Literal["own wind", "other wind"] | None:
+        """Return which wind aloft steers the surface: its own, for a placebo that of another day; None for none."""
+        if "upper_air_placebo" in self.pde.terms:
+            return "other wind"
+        return "own wind" if "upper_air" in self.pde.terms else None
 
     @property
     def is_guided(self) -> bool:
@@ -201,6 +217,26 @@ class Config(Section):
                 change = {"pde": {"without": sorted({*tree["pde"]["without"], *change["pde"]["without"]})}}
             tree = merged(tree, change, replace=True)
         return Config.parse(tree, where="ablation")
+
+    def fitted_to(self, reference: Collection[str]) -> Config:
+        """Return the configuration for a record some variables of which are a reference and no observations.
+
+        They are not scored; see `stationpde.config.subset`.
+
+        Raises
+        ------
+        ConfigError
+            If nothing is left to score.
+        """
+        if set(reference) <= set(self.data.missing):
+            return self
+        tree = tree_for_record(self.tree(), reference)
+        if not tree["data"]["scored"]:
+            raise ConfigError(
+                f"the network observes none of what is scored: {', '.join(self.data.scored)}", code="SPDE-C001",
+                where="data.scored", do="data.scored names variables that it observes",
+            )  # fmt: skip
+        return Config.parse(tree, where="data.missing")
 
     def for_stations_only(self) -> Config:
         """Return the configuration that forecasts at stations from the guide alone: no field is evolved or trained."""

@@ -42,6 +42,10 @@ class DataSettings(Protocol):
     def quality(self) -> Quality:
         """Quality flags that count."""
 
+    @property
+    def extra(self) -> Sequence[str]:
+        """Variables beside the state."""
+
 
 def load_series(
     dataset: Observations,
@@ -55,6 +59,7 @@ def load_series(
     command: str = "train",
     quality: Quality | None = None,
     trained: Stations | None = None,
+    complete: bool = False,
 ) -> StationSeries:
     """Load the record of a network into memory, at the model's cadence.
 
@@ -70,6 +75,8 @@ def load_series(
     command : the subcommand that advice in messages is written for.
     quality : which quality flags count; None takes the setting ``data.quality``.
     trained : stations of a run, whose places stand in for those that the record lacks.
+    complete : whether references take the place of variables that the network does not observe; the configuration
+        follows by `Config.fitted_to`.
 
     Raises
     ------
@@ -80,16 +87,22 @@ def load_series(
     """
     with open_observations(
         dataset, data_path, options=options, stand_ins=settings.missing, quality=quality or settings.quality,
-        cache=cache, watcher=watcher, report=report, command=command, trained=trained,
+        cache=cache, watcher=watcher, report=report, command=command, trained=trained, complete=complete,
     ) as opened:  # fmt: skip
-        return series_of(opened, settings, report)
+        return series_of(opened, settings, report, complete=complete)
 
 
 def series_of(
-    opened: OpenObservations, settings: DataSettings, report: ProblemReport | None = None
-) -> StationSeries:  # fmt: skip
+    opened: OpenObservations, settings: DataSettings, report: ProblemReport | None = None, *, complete: bool = False
+) -> StationSeries:
     """Read open observations at the model's cadence, without stations that lack too much of the training period."""
-    series = StationSeries.from_dataset(opened.dataset, settings.step_seconds)
+    series = StationSeries.from_dataset(opened.dataset, settings.step_seconds, complete=complete, extra=settings.extra)
+    absent = [name for name in series.reference if name not in settings.missing]
+    if absent and report is not None:
+        report.notice(
+            "SPDE-D019", f"{', '.join(absent)} not observed: a reference stands in, which is not scored",
+            where=opened.label or "",
+        )  # fmt: skip
     border = Split.of(len(series), settings.split).val
     return series.without_sparse(settings.max_missing, border, report)
 

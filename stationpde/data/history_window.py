@@ -9,7 +9,7 @@ import logging
 import time as clock
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ import xarray as xr
 from fields.errors import DataError, ProblemReport, locate, printable
 from fields.grid import check_places
 from fields.ingest import IngestOptions
+from fields.stand_ins import reference_variables
 from fields.times import format_duration, format_span, format_time, parse_time, utc_seconds
-from fields.variables import STATE_VARIABLES, PressureKind, variable
+from fields.variables import STATE_VARIABLES, variable
 from fields.windows import Stations, rows_at_cadence
 from stationpde.data.history_coverage import HistoryCoverage, reporting_step
 from stationpde.data.opening import Observations, open_observations
@@ -55,6 +56,8 @@ class HistoryWindow:
     """Name of the observations in messages."""
     notes: tuple[str, ...] = ()
     """Sentences on places that were completed by those of training."""
+    extras: Mapping[str, Array] = field(default_factory=dict)
+    """Variables beside the state that the observations hold, ``[time, station]``, SI."""
 
     def coverage(self, steps: int, network: Stations) -> HistoryCoverage:
         """Count what was observed in the last ``steps`` of the history, also as a share of a trained network."""
@@ -90,6 +93,7 @@ class WindowRequest:
     missing : substitutes for variables that are not observed, as the model was trained with.
     quality : which quality flags count, as the model was trained with.
     trained : stations of training, whose places stand in for those that the observations lack.
+    extra : variables beside the state to read as well.
     """
 
     step: int
@@ -101,6 +105,7 @@ class WindowRequest:
     missing: Mapping[Any, str] | None = None
     quality: Quality = "full"
     trained: Stations | None = None
+    extra: tuple[str, ...] = ()
 
     @classmethod
     def parse_at(cls, text: Any) -> int | None:
@@ -174,11 +179,19 @@ def _window_of(ds: xr.Dataset, request: WindowRequest, label: str | None) -> His
     values, rejected = _without_impossible(values, label)
     every = np.flatnonzero((seconds >= first) & (seconds <= issue))
     step = reporting_step(seconds[every], _reports(ds, every))
-    return HistoryWindow(values, stations, issue, _stand_ins(ds), rejected, request.quality, step)
+    extras = {name: _extra(ds, name, times, rows, is_recorded) for name in request.extra if name in ds}
+    return HistoryWindow(
+        values, stations, issue, reference_variables(ds), rejected, request.quality, step, extras=extras
+    )  # fmt: skip
 
 
-def _stand_ins(ds: xr.Dataset) -> tuple[str, ...]:
-    return ("p",) if PressureKind.of(ds.attrs) == PressureKind.STANDARD_ATMOSPHERE else ()
+def _extra(ds: xr.Dataset, name: str, times: Array, rows: Array, is_recorded: Array) -> Array:
+    """Read a variable beside the state, ``[time, station]``; impossible values are NaN."""
+    values = np.full((len(times), ds.sizes["station"]), np.nan, np.float32)
+    values[is_recorded] = ds[name].transpose("time", "station").isel(time=rows[is_recorded]).values
+    low, high = variable(name).hard
+    with np.errstate(invalid="ignore"):
+        return np.where((values >= low) & (values <= high), values, np.float32(np.nan))
 
 
 def _without_impossible(values: Array, label: str | None) -> tuple[Array, int]:
@@ -255,7 +268,7 @@ def _reports_after(ds: xr.Dataset, seconds: Array, end: int) -> str:
     last = next(_reporting(ds, np.arange(end, seconds.size)), None)
     if last is None:
         return ""
-    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in _stand_ins(ds)]
+    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in reference_variables(ds)]
     block = np.arange(max(end, last + 1 - _BLOCK), last + 1)
     stations = np.isfinite(_state(ds, block)[..., observed]).any(axis=(0, 2))
     named = locate(stations=ds["station"].values[stations], out_of=ds.sizes["station"])
@@ -272,5 +285,5 @@ def _reporting(ds: xr.Dataset, rows: Array) -> Iterator[int]:
 
 def _reports(ds: xr.Dataset, rows: Array) -> Array:
     """Return which stations report anything at some rows, ``[row, station]``."""
-    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in _stand_ins(ds)]
+    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in reference_variables(ds)]
     return np.asarray(np.isfinite(_state(ds, rows)[..., observed]).any(axis=2))

@@ -23,12 +23,13 @@ import xarray as xr
 
 from fields import atomic, store
 from fields.errors import DataError, FieldsError, ProblemReport, UsageError, printable
-from fields.ingest import IngestOptions, ingest_files, substitutes_of
+from fields.ingest import IngestOptions, ingest_files
 from fields.progress import Watcher
 from fields.readers import Command, download_guide, identity_of
+from fields.stand_ins import checked_stand_ins, reference_variables
 from fields.store import DataCard, data_card
 from fields.times import with_utc_times
-from fields.variables import STATE_VARIABLES, PressureKind, cf_attributes
+from fields.variables import STATE_VARIABLES, cf_attributes
 from fields.windows import Stations, with_state_variables
 from stationpde.data.quality import Quality, mask_by_quality
 from stationpde.data.trained_places import complete_places
@@ -113,6 +114,7 @@ def open_observations(
     command: str = "forecast",
     trained: Stations | None = None,
     need_state: bool = True,
+    complete: bool = False,
 ) -> Iterator[OpenObservations]:
     """Open observations as a dataset in SI with all state variables, for as long as the context lasts.
 
@@ -131,6 +133,7 @@ def open_observations(
     command : the subcommand that advice in messages is written for.
     trained : stations of a run, whose places stand in for those that the observations lack.
     need_state : whether all state variables must be there or derivable; fields of single variables need not have them.
+    complete : whether references (`fields.stand_ins`) take the place of all variables that are not observed.
 
     Raises
     ------
@@ -141,7 +144,10 @@ def open_observations(
     """
     chosen = options or IngestOptions()
     substitutes = {str(name): what for name, what in (stand_ins or {}).items()}
-    chosen = replace(chosen, missing={**substitutes, **chosen.missing}, places=trained)
+    substitutes |= chosen.missing
+    names = checked_stand_ins(substitutes)
+    # A store keeps what was observed; of all stand-ins only the pressure is written into it.
+    chosen = replace(chosen, missing={n: what for n, what in substitutes.items() if n == "p"}, places=trained)
     findings, opened_store = ProblemReport() if report is None else report, None
     with ExitStack() as stack:
         if isinstance(source, xr.Dataset):
@@ -168,7 +174,8 @@ def open_observations(
         notes += tuple(problem.what for problem in findings.notices if problem.code == _PLACE_COMPLETED)
         ds = mask_by_quality(raw, quality)
         if need_state:
-            ds = with_state_variables(ds, _substitutes(raw, chosen.missing))
+            # Not pressure a second time where ingest has replaced it.
+            ds = with_state_variables(ds, names - set(reference_variables(raw)), complete=complete)
         yield OpenObservations(ds, label or None, quality, opened_store, notes)
 
 
@@ -193,12 +200,6 @@ def demo_network(stations: int = 64, days: int = 90, seed: int = 0) -> xr.Datase
 
     ds = synthetic.make_network(stations, days, seed=seed)
     return ds.assign(qc.check_quality(ds).data_vars)
-
-
-def _substitutes(ds: xr.Dataset, missing: Mapping[str, str]) -> frozenset[str]:
-    """Return the variables to substitute: not pressure a second time where ingest has done so."""
-    is_done = PressureKind.of(ds.attrs) == PressureKind.STANDARD_ATMOSPHERE
-    return substitutes_of({name: what for name, what in missing.items() if not (name == "p" and is_done)})
 
 
 def _is_in_memory_form(ds: xr.Dataset) -> bool:

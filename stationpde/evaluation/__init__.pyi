@@ -17,6 +17,7 @@ from .error_sums import ErrorAccumulator as ErrorAccumulator
 from .error_sums import ErrorStatistics as ErrorStatistics
 from .evaluate import EvaluationRequest as EvaluationRequest
 from .evaluate import evaluate_run as evaluate_run
+from .extra_scores import extra_scores as extra_scores
 from .metrics import scores_by as scores_by
 from .metrics import squared_unit as squared_unit
 from .page import slug as slug
@@ -37,3 +38,4 @@ from .tables import shown_number as shown_number
 from .uncertain import CLIMATOLOGY as CLIMATOLOGY
 from .uncertain import coverage_test as coverage_test
 from .uncertain import distribution_scores as distribution_scores
+from .uncertainty_benchmark import run_uncertainty as run_uncertainty

@@ -17,6 +17,7 @@ from stationpde.errors import UsageError
 from stationpde.evaluation.cap import CAP_SECONDS
 from stationpde.evaluation.cells import commit, data_facts, versions
 from stationpde.evaluation.contestants import Contestant, Task, contestant
+from stationpde.evaluation.extra_scores import extra_scores
 from stationpde.evaluation.fitting import ModelFitter
 from stationpde.evaluation.metrics import (
     GROUPS,
@@ -30,6 +31,7 @@ from stationpde.evaluation.metrics import (
 from stationpde.evaluation.scoring import score, thinned, windows_to_score
 from stationpde.evaluation.significance import compare_days
 from stationpde.evaluation.uncertain import distribution_scores
+from stationpde.extras import extras_of
 from stationpde.forecasting import Gates, check_sample, check_uncalibrated, check_unseen, model_for_record
 from stationpde.model import ModelLearner
 from stationpde.uncertainty import calibration_of
@@ -93,6 +95,7 @@ def evaluate_run(
     """
     config = run.model.config
     calibration = _calibration(run) if request.uncertainty else None
+    extras = extras_of(run)
     gates = Gates(request.accept)
     model = model_for_record(run, series, gates)
     if request.quality is not None:
@@ -125,6 +128,7 @@ def evaluate_run(
         **({} if calibration is None else {
             "uncertainty": distribution_scores(calibration, forecasters, blind, source, config, starts, request.by)
         }),
+        **({} if extras is None else {"extras": extra_scores(model, extras, source, config, starts)}),
         "versions": versions(),
         "commit": commit(),
     }  # fmt: skip

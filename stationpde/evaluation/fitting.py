@@ -93,7 +93,7 @@ class ModelFitter:
             If training was told to stop; it resumes from a checkpoint next time.
         """
         model = contestant(task.model)
-        config = self.configure(model, task)
+        config = self.configure(model, task).fitted_to(source.series.reference)
         torch.set_num_threads(config.train.threads)
         members = {name: self.fit(task.of(name), source) for name in model.members}
         if model.kind in ("ours", "trained"):

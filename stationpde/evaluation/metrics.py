@@ -108,7 +108,7 @@ def normalised_mse(statistics: ErrorStatistics, scales: Array) -> dict[str, floa
 
 def squared_unit(unit: str) -> str:
     """Write the square of a unit."""
-    return "m²/s²" if unit == "m/s" else f"{unit}²"
+    return "m²/s²" if unit == "m/s" else f"({unit})²" if "/" in unit else f"{unit}²"
 
 
 def mean_over(values: Mapping[str, float]) -> float:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stationpde.data import WindowSource
     from stationpde.uncertainty import Calibration, Copula, Distributions
 
-__all__ = ["CLIMATOLOGY", "coverage_test", "distribution_scores", "thresholds_of"]
+__all__ = ["CLIMATOLOGY", "add_scenarios", "coverage_test", "distribution_scores", "thresholds_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,7 @@ def distribution_scores(
             sums[name].add(distributions, batch)
             copula = None if name == CLIMATOLOGY else forecaster.calibration.copula
             if copula is not None:
-                _add_scenarios(sums[name], distributions, copula, stations, batch)
+                add_scenarios(sums[name], distributions, copula, stations, batch)
     mine = sums["run"]
     return {
         "scores": {name: _scores(one) for name, one in sums.items()},
@@ -96,7 +96,7 @@ def distribution_scores(
     }  # fmt: skip
 
 
-def _add_scenarios(
+def add_scenarios(
     sums: DistributionSums, distributions: Distributions, copula: Copula, stations: Stations, batch: Batch
 ) -> None:
     """Add the energy scores of a batch, at most at `_MOST_STATIONS` stations, evenly spaced in the record."""

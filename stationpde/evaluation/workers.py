@@ -142,7 +142,9 @@ def _work(job: dict[str, Any]) -> int:
     try:
         with StopRequest(job["left"], job["parent"]) as stop:
             config = contestant(task.model).config(task)
-            series = load_series(plan.store, config.data, cache=plan.out, command="benchmark", quality=plan.quality)
+            series = load_series(
+                plan.store, config.data, cache=plan.out, command="benchmark", quality=plan.quality, complete=True
+            )
             Bench(plan, series, None, stop, deadline).compute(task)
     except FieldsError as problem:
         about = {"code": problem.code, "message": problem.message, "do": problem.do, "exit_code": problem.exit_code}

@@ -1,6 +1,7 @@
 from .acceptance import ACCEPTABLE as ACCEPTABLE
 from .acceptance import accepted_names as accepted_names
 from .audit import Audit as Audit
+from .cells import CellDistributions as CellDistributions
 from .export import export_run as export_run
 from .forecast import ForecastRequest as ForecastRequest
 from .forecast import audit_of as audit_of

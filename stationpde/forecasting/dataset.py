@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["forecast_dataset"]
 
 Array = np.ndarray[Any, Any]
+WIGOS = "WIGOS station identifier"
 
 
 def forecast_dataset(
@@ -37,6 +38,8 @@ def forecast_dataset(
     mean = members.mean(axis=0)
     variables: dict[str, Any] = {}
     for c, name in enumerate(STATE_VARIABLES):
+        if name in model.config.data.missing:  # a reference went in: what comes out is no forecast
+            continue
         variables[name] = (("time", "station"), mean[..., c].astype(np.float32), cf_attributes(name))
         if count > 1:
             about = cf_attributes(name)
@@ -67,6 +70,11 @@ def _coordinates(model: StationPDEModel, issue_time: int, leads: int) -> dict[st
         "time": ("time", to_datetime64(issue_time + seconds), about),
         "lead": ("time", seconds / 3600.0, lead),
         "station": ("station", np.asarray(stations.id, dtype=str), {"cf_role": "timeseries_id"}),
+        **{
+            label: ("station", np.asarray(texts, dtype=str), {"long_name": about})
+            for label, texts, about in (("name", stations.name, "Name"), ("wigos", stations.wigos, WIGOS))
+            if texts
+        },
         **{n: ("station", getattr(stations, n), cf_attributes(n)) for n in ("lat", "lon", "alt")},
         "issue_time": (
             (),

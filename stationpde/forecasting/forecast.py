@@ -24,6 +24,7 @@ from stationpde.data import HistoryWindow, Observations, WindowRequest, read_win
 from stationpde.errors import TrainingDivergedError, UsageError
 from stationpde.forecasting.audit import Audit, audit, combined
 from stationpde.forecasting.dataset import forecast_dataset
+from stationpde.forecasting.extra_variables import extras_at, with_extras
 from stationpde.forecasting.gates import (
     Gates,
     check_cadence,
@@ -153,12 +154,13 @@ def forecast(
     calibrations = calibrations_of(runs, request)
     start = start_of(runs, observations, request)
     window, models = start.window, start.models
-    members, audits, parts = [], [], []
+    members, audits, parts, more = [], [], [], []
     leads = min(start.horizon, *(run.model.config.data.horizon for run in runs))
     if calibrations and leads < start.horizon:
         start.gates.warn(f"quantiles, probabilities and scenarios end {leads} steps ahead, as the calibration does")
     for number, model in enumerate(models):
         output, present = run_model(model, window, start.horizon)
+        more.append(extras_at(runs[number], model, output, window))
         audits.append(audit_of(model, output, present, window))
         members.append(clipped(output.observed)[0].double().cpu().numpy())
         if calibrations:
@@ -166,7 +168,7 @@ def forecast(
             parts.append(distributions_at(calibrations[number], model, output, history, window.issue_time, leads))
     checked = combined(audits)
     check_result(start, checked, runs)
-    result = forecast_dataset(np.stack(members), start, present, checked, runs)
+    result = with_extras(forecast_dataset(np.stack(members), start, present, checked, runs), more, request.quantiles)
     if not parts:
         return result
     copula = calibrations[0].copula
@@ -278,6 +280,7 @@ def request_for(runs: Sequence[LoadedRun], request: ForecastRequest) -> WindowRe
         missing=first.missing,
         quality=first.quality,
         trained=runs[0].model.statistics.stations,
+        extra=tuple(dict.fromkeys(name for run in runs for name in run.model.config.data.extra)),
     )
 
 

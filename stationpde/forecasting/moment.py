@@ -16,6 +16,7 @@ from fields.variables import STATE_VARIABLES, to_display
 from fields.windows import Stations, StationSeries
 from stationpde.data import HistoryCoverage, WindowRequest
 from stationpde.forecasting.audit import Audit, audit
+from stationpde.forecasting.cells import CellDistributions, distributions_on_cells
 from stationpde.forecasting.uncertain import distributions_at
 from stationpde.physics import clipped, to_observed, to_state
 
@@ -46,6 +47,8 @@ class Moment:
     truth : the same, lifted from the observations of each time; NaN where there are none
     audit : physics audit of the forecast
     bands : quantiles of each variable at `BAND_LEVELS`, ``[lead, station, level]``; empty without a calibration
+    names : variables that the network observes, and that are shown
+    cells : distributions on cells, where they were wanted
     """
 
     issue_time: int
@@ -59,6 +62,8 @@ class Moment:
     truth: Array
     audit: Audit
     bands: Mapping[str, Array] = field(default_factory=dict)
+    names: tuple[str, ...] = STATE_VARIABLES
+    cells: CellDistributions | None = None
 
 
 def issue_step(series: StationSeries, history: int, at: Any = None, default: int | None = None) -> int:
@@ -102,9 +107,15 @@ def _latest_step(series: StationSeries) -> int:
 @torch.inference_mode()
 def moment_of(
     model: StationPDEModel, series: StationSeries, step: int, horizon: int | None = None,
-    calibration: Calibration | None = None,
+    calibration: Calibration | None = None, *, with_cells: bool = False,
 ) -> Moment:  # fmt: skip
-    """Return the forecast from a step of a record, with a model that stands at the record's stations."""
+    """Return the forecast from a step of a record, with a model that stands at the record's stations.
+
+    Parameters
+    ----------
+    calibration : of the model; None for no distributions
+    with_cells : also compute distributions on cells of the grid
+    """
     data = model.config.data
     ahead = horizon or data.horizon
     values = _padded(series, step, data.history, ahead)
@@ -117,7 +128,8 @@ def moment_of(
     truth = lifted(model, torch.from_numpy(values[later]), torch.from_numpy(times[later]))
     cells = clipped(to_observed(maps[0].movedim(1, -1))).movedim(-1, 1)
     fields = torch.cat([truth[:1], cells])
-    present = np.isfinite(values[data.history - 1]).any(axis=-1)
+    observed = [c for c, name in enumerate(STATE_VARIABLES) if name not in series.reference]
+    present = np.isfinite(values[data.history - 1][:, observed]).any(axis=-1)
     return Moment(
         issue, times, data.history, series.stations,
         tuple((series.step_seconds * np.arange(1, ahead + 1) / 3600.0).tolist()),
@@ -125,6 +137,10 @@ def moment_of(
         fields=_shown(fields.numpy(), axis=1), truth=_shown(truth.numpy(), axis=1),
         audit=audit(model, output, present, 0, HistoryCoverage.of(values[: data.history], series.reference)),
         bands={} if calibration is None else _bands(calibration, model, output, values[: data.history], issue),
+        names=tuple(name for name in STATE_VARIABLES if name not in data.missing),
+        cells=None if calibration is None or not with_cells else distributions_on_cells(
+            calibration, model, values[: data.history], issue, ahead
+        ),
     )  # fmt: skip
 
 

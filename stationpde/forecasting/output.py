@@ -19,7 +19,7 @@ import xarray as xr
 from fields import atomic, store
 from fields.errors import printable
 from fields.times import format_iso
-from fields.variables import cf_attributes, display_unit, to_display
+from fields.variables import EXTRA_VARIABLES, cf_attributes, display_unit, to_display
 from stationpde.errors import UsageError
 from stationpde.uncertainty import VARIABLES as DISTRIBUTED
 
@@ -124,7 +124,7 @@ def _csv(ds: xr.Dataset, target: Path, force: bool) -> None:
     heads, shown = [], []
     for name, values in columns.items():
         base = re.sub(r"_(q[0-9.]+|m[0-9]+)$", "", name.removesuffix("_spread"))
-        if base in DISTRIBUTED:
+        if base in DISTRIBUTED or base in EXTRA_VARIABLES:
             _require_si(ds, base, name)
             spread = name.endswith("_spread")
             heads.append(f"{name}[{display_unit(base, difference=spread)}]")
@@ -175,7 +175,8 @@ def _columns(ds: xr.Dataset) -> dict[str, np.ndarray[Any, Any]]:
             values = values[:, None]
         return np.ascontiguousarray(np.broadcast_to(values, shape)).ravel()
 
-    names = ["issue_time", "time", "lead", "station", "lat", "lon", "alt", *_FLAGS]
+    labels = [label for label in ("name", "wigos") if label in ds.coords]
+    names = ["issue_time", "time", "lead", "station", *labels, "lat", "lon", "alt", *_FLAGS]
     names += [str(name) for name in ds.data_vars if name not in _FLAGS and ds[name].ndim <= 2]
     columns = {name: spread_out(name) for name in names}
     columns |= {
@@ -190,8 +191,9 @@ def _columns(ds: xr.Dataset) -> dict[str, np.ndarray[Any, Any]]:
         if ds[name].dims == ("member", "time", "station")
         for number, part in zip(ds["member"].values.tolist(), ds[name], strict=True)
     }
-    if columns["station"].dtype.kind == "U":
-        columns["station"] = columns["station"].astype(object)
+    for label in ("station", *labels):
+        if columns[label].dtype.kind == "U":
+            columns[label] = columns[label].astype(object)
     return columns
 
 

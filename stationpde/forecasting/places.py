@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +55,17 @@ def merge_stations(trained: Stations, observed: Stations, requested: Stations | 
         table.setdefault(name, place)
     lat, lon, alt = (np.array(column, np.float64) for column in zip(*table.values(), strict=True))
     check_places(lat, lon)
-    return Stations(tuple(table), lat, lon, alt)
+    names, wigos = _labels(tuple(table), trained, observed)
+    return Stations(tuple(table), lat, lon, alt, name=names, wigos=wigos)
+
+
+def _labels(ids: tuple[str, ...], *sources: Stations) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return names and WIGOS identifiers of stations, the last source that has one counting."""
+    labels = [("",) * len(ids)] * 2
+    for source in sources:
+        for n, texts in enumerate(source.labels_of(ids)):
+            labels[n] = tuple(new or old for new, old in zip(texts, labels[n], strict=True)) if texts else labels[n]
+    return labels[0], labels[1]
 
 
 def read_stations(source: Any) -> Stations | None:
@@ -124,4 +135,4 @@ def with_altitudes(model: StationPDEModel, stations: Stations) -> Stations:
         return stations
     weights, _ = bilinear_weights(model.region.grid, stations.lat, stations.lon)
     ground = weights.apply(model.region.altitude.ravel())[0]
-    return Stations(stations.id, stations.lat, stations.lon, np.where(unknown, ground, stations.alt))
+    return replace(stations, alt=np.where(unknown, ground, stations.alt))

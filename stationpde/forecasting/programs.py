@@ -63,7 +63,7 @@ class PrepareProgram(nn.Module):
         valid_time = model.valid_time(issue_time, lead)
         state, base = model.interval_start(field, valid_time)
         conditions = model.conditions.step(valid_time, lead)
-        forcing = branch.forcing(state, base, conditions, model.scaling, tendencies, lead)
+        forcing = branch.forcing(state, base, conditions, model.carried, tendencies, lead)
         return {"state": state, **forcing.tensors()}
 
 
@@ -79,7 +79,7 @@ class SubstepProgram(nn.Module):
         branch = self.model.pde_branch
         assert branch is not None
         named = dict(zip(self.names, forcing, strict=True))
-        return (branch.substep(state, branch.forcing_from(named), self.model.scaling),)
+        return (branch.substep(state, branch.forcing_from(named), self.model.carried),)
 
 
 class StepProgram(nn.Module):
@@ -96,7 +96,7 @@ class StepProgram(nn.Module):
         # The names are those of tensors: a history is not among them.
         analysis = Analysis(field, **dict(zip(self.names, rest, strict=True)))  # type: ignore[arg-type]
         valid_time = model.valid_time(issue_time, lead)
-        physics = None if state is None else model.scaling(state)
+        physics = None if state is None else model.carried(state)
         later, _ = model.interval_end(field, physics, model.conditions.step(valid_time, lead))
         return later, clipped(to_observed(model.read(later, analysis, valid_time, lead)))
 

@@ -28,8 +28,9 @@ from stationpde.model.data_branch import DataBranch
 from stationpde.model.encoder import HistoryEncoder
 from stationpde.model.extended_terms import tendencies_of
 from stationpde.model.first_guess import FirstGuess
-from stationpde.model.first_layers import Ahead, conditions_ahead
+from stationpde.model.first_layers import Ahead, LeadConditions, conditions_ahead
 from stationpde.model.forecast import Forecast
+from stationpde.model.lead_kernel import LeadProgram
 from stationpde.model.maps import lift_station_increments
 from stationpde.model.pde_branch import PDEBranch, has_base, residual_of
 from stationpde.model.region import Region
@@ -46,6 +47,7 @@ from stationpde.model.station_head import (
     lead_inputs,
     station_numbers,
 )
+from stationpde.model.upper_air import ColumnEncoder
 from stationpde.physics import STATE, Conditions, View, to_observed
 
 if TYPE_CHECKING:
@@ -87,6 +89,13 @@ class StationPDEModel(nn.Module):
         self.residual: PhysicsResidual | None = None
         if config.loss.residual > 0.0:
             self.residual = residual_of(config, region.pde_grid, self.scaling, region.grid.lon)
+        # What evolves is the state, and last the column of an upper layer where there is one. It comes last here as
+        # well: with one seed, all other weights begin as without it.
+        self.column: ColumnEncoder | None = None
+        self.carried = self.scaling
+        if self.pde_branch is not None and self.pde_branch.aloft is not None:
+            self.column = ColumnEncoder(model.encoder_hidden, config.data.step_seconds, config.data.history)
+            self.carried = self.scaling.with_column()
 
     @classmethod
     def build(cls, config: Config, statistics: StateStatistics, elevation: Elevation | None = None) -> StationPDEModel:
@@ -153,7 +162,7 @@ class StationPDEModel(nn.Module):
                 field, weight = self.advance(field, conditions, base, analysis.tendencies, lead)
             fields.append(field)
             weights.append(weight)
-        steps = torch.stack(fields, dim=1)
+        steps = self._surface(torch.stack(fields, dim=1))
         unguided = self.read_fields(steps, analysis, valid_time, leads)
         state = self._mix_guides(unguided, analysis)
         return Forecast(
@@ -172,7 +181,7 @@ class StationPDEModel(nn.Module):
         """Return the evolving field from the analysis on, and the lifted history."""
         lifted = analysis.lifted
         assert lifted is not None  # a model with a residual keeps it
-        fields = torch.cat([analysis.field[:, None], steps], dim=1)
+        fields = torch.cat([self._surface(analysis.field)[:, None], steps], dim=1)
         times = torch.cat([issue_time[:, None], valid_time], dim=1)
         return (
             course_of(fields, times, self.scaling, self.base),
@@ -193,11 +202,19 @@ class StationPDEModel(nn.Module):
             if self.base is not None:
                 shape = (*times.shape, len(STATE), *self.region.grid.shape)
                 bases = self._start_base(times, torch.Size(shape))
-            prepare[branch] = partial(branch.prepare, scaling=self.scaling, tendencies=tendencies, bases=bases)
+            prepare[branch] = partial(branch.prepare, scaling=self.carried, tendencies=tendencies, bases=bases)
             by_lead: Iterable[Tensor | None] = repeat(None) if bases is None else bases.unbind(0)
         else:
             by_lead = repeat(None)
-        return zip(conditions_ahead(self.conditions, times, prepare), by_lead, strict=False)
+        return zip(conditions_ahead(self.conditions, times, prepare, self._join_prepared), by_lead, strict=False)
+
+    def _join_prepared(self, prepared: dict[nn.Module, Any]) -> None:
+        """Add what equations and router need of all that modules have prepared, where they are one function."""
+        branch, router = self.pde_branch, self.router
+        if router is None or branch is None or (drive := prepared[branch]) is None:
+            return
+        closure = None if branch.closure is None else prepared[branch.closure]
+        prepared[self] = LeadProgram.of(drive, closure, prepared[router])
 
     def analyse(
         self, history: Tensor, issue_time: Tensor, shown: Bool[Tensor, "batch station"] | None = None
@@ -209,6 +226,8 @@ class StationPDEModel(nn.Module):
         conditions = self.conditions.history(issue_time)
         inputs = torch.cat([lifted.fields.flatten(1, 2), lifted.coverage.mean(dim=2)], dim=1)
         field, features = self.encoder(inputs, lifted.fields[:, -1], conditions)
+        if self.column is not None:
+            field = torch.cat([field, self.column(lifted.fields, features)], dim=1)
         read = self.sites.read(lifted.fields)
         departures = torch.nan_to_num(lifted.departures - self.scaling.inverse_at_stations(read), nan=0.0)
         view = None if self.sites.surroundings is None else self.sites.surroundings(lifted.fields, read)
@@ -268,14 +287,18 @@ class StationPDEModel(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Advance the scaled field by one interval, from B_t of its end and the base state of its start."""
         physics = None
+        if isinstance(conditions, LeadConditions):
+            program: LeadProgram | None = conditions.prepared.get(self)
+            if program is not None and self.data_branch is not None and program.takes(field):
+                return program(field, self.data_branch(field, conditions), conditions)
         if self.pde_branch is not None:
-            physics = self.pde_branch(field, base, conditions, self.scaling, tendencies, lead)
+            physics = self.pde_branch(field, base, conditions, self.carried, tendencies, lead)
         return self.interval_end(field, physics, conditions)
 
     def interval_start(self, field: Tensor, valid_time: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return field and base state in SI at the start of the forecast interval that ends at ``valid_time``."""
-        base = None if self.base is None else self._start_base(valid_time, field.shape)
-        return self.scaling.inverse(field), base
+        base = None if self.base is None else self._start_base(valid_time, self._surface(field).shape)
+        return self.carried.inverse(field), base
 
     def _start_base(self, valid_time: Tensor, shape: torch.Size) -> Tensor:
         assert self.base is not None
@@ -284,12 +307,19 @@ class StationPDEModel(nn.Module):
 
     def interval_end(self, field: Tensor, physics: Tensor | None, conditions: Tensor) -> tuple[Tensor, Tensor | None]:
         """Apply the data-driven branch to ``field`` and join it with the next field of the equations, both scaled."""
-        data = self.data_branch(field, conditions) if self.data_branch is not None else None
+        data = self.data_branch(self._surface(field), conditions) if self.data_branch is not None else None
         if self.router is not None:
-            later, weight = self.router(data, physics, conditions)
+            assert physics is not None  # a router joins two branches
+            later, weight = self.router(data, self._surface(physics), conditions)
+            if self.column is not None:  # the equations alone move it
+                later = torch.cat([later, physics[:, len(STATE) :]], dim=1)
             return later, weight
         only = data if physics is None else physics
         return (field if only is None else only), None  # without a branch it stays, and the guide forecasts
+
+    def _surface(self, fields: Float[Tensor, "*batch channel y x"]) -> Float[Tensor, "*batch channel y x"]:
+        """Return fields of the state without the column of the upper layer."""
+        return fields if self.column is None else fields[..., : len(STATE), :, :]
 
     def read(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """Return the full state at the stations ``[batch, station, channel]``, guesses mixed in."""
@@ -298,7 +328,7 @@ class StationPDEModel(nn.Module):
     def read_field(self, field: Tensor, analysis: Analysis, valid_time: Tensor, lead: int | Tensor) -> Tensor:
         """Return the full state at the stations from field, anchor and head alone."""
         leads = torch.as_tensor(lead, device=valid_time.device).reshape(1)
-        return self.read_fields(field[:, None], analysis, valid_time[:, None], leads)[:, 0]
+        return self.read_fields(self._surface(field)[:, None], analysis, valid_time[:, None], leads)[:, 0]
 
     def read_fields(
         self,
@@ -357,7 +387,9 @@ class StationPDEModel(nn.Module):
         residual = {} if self.residual is None else self.residual.physics()
         if self.pde_branch is None:
             return residual
-        return {**self.pde_branch.tendency.parameters_in_units(), **self.pde_branch.factors(), **residual}
+        branch = self.pde_branch
+        aloft = {} if branch.aloft is None else branch.aloft.physics()
+        return {**branch.tendency.parameters_in_units(), **aloft, **branch.factors(), **residual}
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Return groups for an optimiser: coefficients, scales and factors are not decayed."""

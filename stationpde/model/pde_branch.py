@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pde_ops import Grid2D, PDESystem, integrators, stability
 from pde_ops.integrators.range_scaled_euler import RangeScaledEuler, Rates
 from pde_ops.integrators.scaling import bounded_factor
-from stationpde.config import Config
+from stationpde.config import Config, unneeded_terms
 from stationpde.model.closure import Closure
 from stationpde.model.extended_terms import ExtendedTerms
 from stationpde.model.first_layers import Ahead, LeadConditions
@@ -26,7 +26,8 @@ from stationpde.model.prepared_drive import PreparedDrive
 from stationpde.model.residual import PhysicsResidual
 from stationpde.model.scaling import Scaling
 from stationpde.model.terms_kernel import Surroundings
-from stationpde.physics import STATE, WIND, P, equations
+from stationpde.model.upper_air import Aloft
+from stationpde.physics import STATE, WIND, P, equations, upper_air
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -61,14 +62,17 @@ def _assembled(config: Config, start: equations.Coefficients) -> PDESystem:
     pde = config.pde
     advection = "advection" if pde.advection == "semi_lagrangian" else pde.advection
     if has_base(config):
-        system = equations.anomaly(start, advection, pde.pressure_gradient)
+        system = equations.anomaly(start, advection, pde.pressure_gradient or config.steered_by is not None)
     else:
         system = equations.surface(start, advection)
     if config.extended_terms:
         system = equations.extended(system, config.extended_terms)
+    if config.steered_by is not None:
+        system = upper_air.with_upper_air(system, start, advection, placebo=config.steered_by == "other wind")
     driven = driven_names(config)
     unresolved = {closure.name for closure in system.closures if closure.name.startswith("S_")}
-    removed = [*sorted(unresolved.difference(driven)), *pde.without]
+    unneeded = unneeded_terms(config.data.missing, system.term_names)
+    removed = [*sorted(unresolved.difference(driven)), *pde.without, *unneeded]
     return system.without(*removed) if removed else system
 
 
@@ -86,7 +90,7 @@ def unforced_system_of(config: Config, grid: Grid2D) -> PDESystem:
     # A scheme of advection stands for its family; terms that only networks drive are not there to be taken out.
     unwanted = {name if name in names else "advection" if "advection" in name else "" for name in config.pde.without}
     driven = {closure.name for closure in system.closures if closure.name not in _BASE}
-    removed = sorted((unwanted | driven) & names)
+    removed = sorted((unwanted | driven | set(unneeded_terms(config.data.missing, names))) & names)
     return system.without(*removed) if removed else system
 
 
@@ -154,16 +158,20 @@ class Forcing:
         sub-step, or there are none
     decay : rate of decay of the same channels, per second, or None
     conditions : B_t, from which driven terms are computed at every sub-step; else None
+    aloft : what the upper layer is supplied with (`Aloft`), or None
     """
 
     base: Float[Tensor, "batch field y x"] | None
     gain: Float[Tensor, "batch driven y x"] | None = None
     decay: Float[Tensor, "batch driven y x"] | None = None
     conditions: Float[Tensor, "batch condition y x"] | None = None
+    aloft: Float[Tensor, "batch supplied y x"] | None = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that there are: ``base``, and ``drive`` for gain and decay, joined, or the conditions."""
+        """Return those there are: ``base``, ``aloft``, and ``drive`` for gain and decay, joined, or the conditions."""
         tensors = {} if self.base is None else {"base": self.base}
+        if self.aloft is not None:
+            tensors["aloft"] = self.aloft
         if self.conditions is not None:
             tensors["drive"] = self.conditions
         elif self.gain is not None:
@@ -215,6 +223,9 @@ class PDEBranch(nn.Module):
             semi_lagrangian=self.semi_lagrangian,
         )
         self.bases = [name for name in self.tendency.closure_names if name in _BASE]
+        self.aloft: Aloft | None = None
+        if config.steered_by is not None:
+            self.aloft = Aloft(grid, self.tendency.closure_names, "sun" in config.model.inputs)
         if self.semi_lagrangian:
             self.step = integrators["semi_lagrangian"](self.tendency, pde.dt, handled=frozenset({"outer"}))
             self.gamma = nn.Parameter(torch.ones(len(STATE)))
@@ -258,7 +269,7 @@ class PDEBranch(nn.Module):
         state = scaling.inverse(field)
         forcing = self.forcing(state, base, conditions, scaling, tendencies, lead)
         if self.marches:
-            return scaling(self._march(state, self._base_closures(forcing), *self._beside(state, forcing)))
+            return scaling(self._march(state, self._closures(forcing, state), *self._beside(state, forcing)))
         for _ in range(self.substeps):
             state = self.substep(state, forcing, scaling)
         return scaling(state)
@@ -270,30 +281,37 @@ class PDEBranch(nn.Module):
         if prepared.course is not None and field.dtype == prepared.course.dtype and field.shape[0]:
             network = None if self.closure is None else conditions.prepared[self.closure]
             return prepared.march(prepared.course, field, network, conditions)
-        closure = None if self.closure is None else self.closure.unbounded(field, conditions)
-        added, decay = prepared.drive(field, closure, conditions.number)
-        closures = self._base_closures(Forcing(base if self.bases else None))
-        return scaling(self._march(scaling.inverse(field), closures, added, decay, prepared.rates))
+        surface, number = self._surface(field), conditions.number
+        closure = None if self.closure is None else self.closure.unbounded(surface, conditions)
+        added, decay = map(self._with_column, prepared.drive(surface, closure, number))
+        aloft, state = None if prepared.aloft is None else prepared.aloft[number], scaling.inverse(field)
+        closures = self._closures(Forcing(base if self.bases else None, aloft=aloft), state)
+        return scaling(self._march(state, closures, added, decay, prepared.rates))
 
     def forcing(
         self, state: Tensor, base: Tensor | None, conditions: Tensor, scaling: Scaling,
         tendencies: Tensor | None = None, lead: int | Tensor = 1,
     ) -> Forcing:  # fmt: skip
         """Return what drives the equations over the interval that starts with ``state``; arguments as in `forward`."""
+        aloft = None
+        if self.aloft is not None:
+            assert base is not None  # the upper layer is one of departures
+            aloft = self.aloft(base, conditions)
         base = base if self.bases else None
         if self.every_substep:
-            return Forcing(base, conditions=conditions if self.driven else None)
-        return Forcing(base, *self._drive(scaling(state), conditions, scaling, tendencies, lead))
+            return Forcing(base, conditions=conditions if self.driven else None, aloft=aloft)
+        gain, decay = self._drive(self._surface(scaling(state)), conditions, scaling, tendencies, lead)
+        return Forcing(base, gain, decay, aloft=aloft)
 
     def forcing_from(self, tensors: Mapping[str, Tensor]) -> Forcing:
         """Rebuild a forcing from its tensors."""
-        base, drive = tensors.get("base"), tensors.get("drive")
+        base, drive, aloft = (tensors.get(name) for name in ("base", "drive", "aloft"))
         if self.every_substep:
-            return Forcing(base, conditions=drive)
+            return Forcing(base, conditions=drive, aloft=aloft)
         count = len(self.channels)
         if drive is None or drive.shape[1] == count:
-            return Forcing(base, drive)
-        return Forcing(base, drive[:, :count], drive[:, count:])
+            return Forcing(base, drive, aloft=aloft)
+        return Forcing(base, drive[:, :count], drive[:, count:], aloft=aloft)
 
     def _drive(
         self, scaled: Tensor, conditions: Tensor, scaling: Scaling, tendencies: Tensor | None, lead: int | Tensor
@@ -309,7 +327,7 @@ class PDEBranch(nn.Module):
         first, seconds = self.channels[0], self.substeps * self.dt
         extra, decay = self.extended(scaled, conditions, tendencies, lead)
         if extra is not None:
-            extra = (extra * (scaling.scale / seconds))[:, first:]
+            extra = (extra * (scaling.scale[:C] / seconds))[:, first:]
             gain = extra if gain is None else gain + extra
         if gain is None:
             gain = torch.zeros_like(scaled[:, first:])
@@ -330,10 +348,10 @@ class PDEBranch(nn.Module):
 
     def substep(self, state: Tensor, forcing: Forcing, scaling: Scaling) -> Tensor:
         """Advance the state by one sub-step; K of these are an interval."""
-        closures = self._base_closures(forcing)
+        closures = self._closures(forcing, state)
         if forcing.conditions is not None:
             assert self.closure is not None  # all that is computed at every sub-step
-            terms = self.closure.by_name(self.closure(scaling(state), forcing.conditions))
+            terms = self.closure.by_name(self.closure(self._surface(scaling(state)), forcing.conditions))
             closures |= {name: terms[name] for name in self.driven}
         later: Tensor = self.step(state, closures)
         if self.semi_lagrangian:
@@ -363,20 +381,26 @@ class PDEBranch(nn.Module):
             return None
         assert isinstance(self.step, RangeScaledEuler)
         factor, seconds = self.dt * self.gamma_closure, self.substeps * self.dt
-        scale = scaling.scale.flatten()
+        scale = scaling.scale.flatten()[:C]
         closure = None if self.closure is None else factor * self.closure.scale
         terms = None
         if self.extended is not None:
             terms = self.extended.prepare(ahead, tendencies, factor * scale / seconds, factor / seconds)
         rates = self.step.rates()
         course = self._course(ahead, scaling, bases, rates[0], None if terms is None else terms.surroundings)
-        return PreparedDrive(rates, closure, terms, course)
+        aloft = None
+        if self.aloft is not None:
+            assert bases is not None  # the upper layer is one of departures
+            aloft = self.aloft(bases, ahead.fields).unbind(0)
+        return PreparedDrive(rates, closure, terms, course, aloft)
 
     def _course(
         self, ahead: Ahead, scaling: Scaling, bases: Tensor | None, coefficients: Tensor,
         surroundings: Surroundings | None,
     ) -> Course | None:  # fmt: skip
-        """Return how one compiled function takes an interval; None where it cannot."""
+        """Return how one compiled function takes an interval; None where it cannot, and with an upper layer."""
+        if self.aloft is not None:
+            return None
         leads, batch, _, *grid = ahead.fields.shape
         like, scale = ahead.fields.new_empty(batch, C, *grid), scaling.scale.flatten()
         dtypes = {like.dtype, scale.dtype, coefficients.dtype}
@@ -408,7 +432,24 @@ class PDEBranch(nn.Module):
             values if values is None or nothing is None else torch.cat([nothing, values], dim=1)
             for values in (forcing.gain * factor, None if forcing.decay is None else forcing.decay * factor)
         )
-        return added, decay
+        return self._with_column(added), self._with_column(decay)
+
+    def _surface(self, fields: Tensor) -> Tensor:
+        """Return the fields that networks see: without the column of the upper layer."""
+        return fields if self.aloft is None else fields[:, :C]
+
+    def _with_column(self, values: Tensor | None) -> Tensor | None:
+        """Append nothing for the column of the upper layer, which has no driven terms, if there is one."""
+        if values is None or self.aloft is None:
+            return values
+        return torch.cat([values, torch.zeros_like(values[:, :1])], dim=1)
+
+    def _closures(self, forcing: Forcing, state: Tensor) -> dict[str, Tensor]:
+        closures = self._base_closures(forcing)
+        if self.aloft is not None:
+            assert forcing.aloft is not None
+            closures |= self.aloft.closures(forcing.aloft, state)
+        return closures
 
     def _base_closures(self, forcing: Forcing) -> dict[str, Tensor]:
         if forcing.base is None:
@@ -421,7 +462,8 @@ class PDEBranch(nn.Module):
         gamma: Tensor = self.gamma if self.semi_lagrangian else self.step.gamma  # type: ignore[assignment]
         if self.tendency.limits is not None:
             gamma = bounded_factor(gamma)
-        factors = {f"gamma_{name}": float(value) for name, value in zip(STATE, gamma, strict=True)}
+        names = self.tendency.field_names
+        factors = {f"gamma_{name}": float(value) for name, value in zip(names, gamma, strict=True)}
         if self.split and self.channels:
             closure = zip(self.channels, self.gamma_closure, strict=True)
             factors |= {f"gamma_S_{STATE[channel]}": float(value) for channel, value in closure}

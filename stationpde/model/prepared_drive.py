@@ -60,12 +60,14 @@ class PreparedDrive:
     ----------
     closure : factor of the bounded closure, ``[channel]``
     course : None where no compiled kernel marches
+    aloft : what the upper layer is supplied with, of every lead; None without one
     """
 
     rates: tuple[Tensor, Tensor]
     closure: Tensor | None
     terms: PreparedTerms | None
     course: Course | None
+    aloft: Sequence[Float[Tensor, "batch supplied y x"]] | None = None
 
     def drive(self, field: Tensor, closure: Tensor | None, number: int) -> tuple[Tensor | None, Tensor | None]:
         """Return what a sub-step adds beside the equations, and the share of the state that decays.

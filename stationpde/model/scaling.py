@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stationpde.config import Config
 from stationpde.model.climate import StateStatistics
-from stationpde.physics import STATE
+from stationpde.physics import STATE, THETA
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -41,6 +41,11 @@ class Scaling(nn.Module):
     def none(cls) -> Scaling:
         """Return the scaling of fields that are in SI already."""
         return cls(torch.zeros(len(STATE)), torch.ones(len(STATE)))
+
+    def with_column(self) -> Scaling:
+        """Return the scaling of fields that hold the column of the upper layer last: as θ, about zero."""
+        centre, scale = self.centre.flatten(), self.scale.flatten()
+        return Scaling(torch.cat([centre, torch.zeros_like(centre[:1])]), torch.cat([scale, scale[THETA : THETA + 1]]))
 
     def forward(self, fields: Float[Tensor, "*batch channel y x"]) -> Float[Tensor, "*batch channel y x"]:
         """Scale fields in SI."""

@@ -2,6 +2,7 @@ from . import equations as equations
 from . import kernel_cards as kernel_cards
 from . import operator_cards as operator_cards
 from . import system_cards as system_cards
+from . import upper_air as upper_air
 from .conditions import DAY as DAY
 from .conditions import POSITION_FEATURES as POSITION_FEATURES
 from .conditions import SUN_CHANNEL as SUN_CHANNEL
@@ -9,6 +10,7 @@ from .conditions import TIME_CHANNELS as TIME_CHANNELS
 from .conditions import TIME_FEATURES as TIME_FEATURES
 from .conditions import Conditions as Conditions
 from .conditions import PlaceFeatures as PlaceFeatures
+from .conditions import cos_zenith as cos_zenith
 from .conditions import time_features as time_features
 from .equations import STATE as STATE
 from .equations import TERMS as TERMS

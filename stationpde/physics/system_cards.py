@@ -9,7 +9,7 @@ from typing import Any
 from pde_ops import PDESystem
 from pde_ops.symbols import Positive, Symbol
 from pde_ops.units import from_si, show
-from stationpde.physics import equations
+from stationpde.physics import equations, upper_air
 
 __all__ = ["SYSTEMS", "SystemCard", "card"]
 
@@ -17,6 +17,7 @@ SYSTEMS: Mapping[str, Callable[[], PDESystem]] = {
     "surface": equations.surface,
     "anomaly": equations.anomaly,
     "extended": lambda: equations.extended(equations.anomaly()),
+    "upper": upper_air.upper,
 }
 
 

@@ -16,9 +16,11 @@ from .relief import Relief as Relief
 from .router import draw_router as draw_router
 from .series import draw_series as draw_series
 from .shares import draw_shares as draw_shares
+from .spread import draw_spread as draw_spread
 from .style import CHANNELS as CHANNELS
 from .style import COLOURS as COLOURS
 from .style import check_picture as check_picture
 from .style import sheet as sheet
 from .transport import draw_redistribution as draw_redistribution
 from .transport import redistribution as redistribution
+from .uncertainty import draw_uncertainty as draw_uncertainty

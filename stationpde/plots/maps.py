@@ -25,7 +25,7 @@ __all__ = ["Frame", "draw_forecast_map", "draw_frame"]
 Array = np.ndarray[Any, Any]
 
 # Colours of the maps; `report/page.js` has them as PALETTES for the HTML report, which a test compares.
-COLOUR_MAPS = {"u": "RdBu_r", "v": "RdBu_r", "p": "viridis", "t": "RdYlBu_r", "rh": "YlGnBu"}
+COLOUR_MAPS = {"u": "RdBu_r", "v": "RdBu_r", "p": "viridis", "t": "RdYlBu_r", "rh": "YlGnBu", "spread": "cividis_r"}
 _ARROWS, _SHORE, _NO_DATA = 14, 0.5, "#dfe3e6"
 _STRENGTHS = (1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0)
 
@@ -87,8 +87,8 @@ def draw_forecast_map(
     variable : one of u, v, p, t, rh
     lead : step ahead, from 1; the last by default
     """
-    if variable not in STATE_VARIABLES:
-        raise UsageError(f"no variable '{variable}'", code="SPDE-R004", do=f"one of {', '.join(STATE_VARIABLES)}")
+    if variable not in moment.names:
+        raise UsageError(f"no variable '{variable}'", code="SPDE-R004", do=f"one of {', '.join(moment.names)}")
     steps = len(moment.fields)
     number = steps - 1 if lead is None else lead
     if not 1 <= number < steps:
@@ -103,10 +103,12 @@ def draw_forecast_map(
     width, height = frame.size(7.5 if frame.is_flat else 5.2)
     dots = moment.observed[moment.history - 1 + number, :, channel]
     scale = _scale(variable, [*(field[channel] for _, field in panels), dots])
-    strength = _strength([field[WIND] for _, field in panels])
+    has_wind = {"u", "v"} <= set(moment.names)
+    strength = _strength([field[WIND] for _, field in panels]) if has_wind else None
     with sheet(output, rows, columns, (width * columns + 1.2, (height + 0.8) * rows)) as (figure, axes):
         for place, (title, field) in zip(axes.ravel(), panels):
-            drawn = draw_frame(place, frame, field[channel], variable, scale, wind=field[WIND], strength=strength)
+            wind = field[WIND] if has_wind else None
+            drawn = draw_frame(place, frame, field[channel], variable, scale, wind=wind, strength=strength)
             places = relief.grid, moment.stations
             _draw_stations(place, *places, dots, variable, scale)
             place.set_title(title, fontsize=10)

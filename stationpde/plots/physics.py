@@ -56,6 +56,6 @@ def draw_physics(coefficients: Mapping[str, Any], output: str | os.PathLike[str]
             place.set_title(f"[{unit}]" if unit != "1" else "factors")
             place.margins(y=0.15)
             place.set_xlim(-0.5 - 0.5 / len(names), len(names) - 0.5 + 0.5 / len(names))
-            place.set_ylim(bottom=0.0)
+            place.set_ylim(bottom=min(0.0, 1.15 * min(values)))  # a mean wind has a sign
             place.grid(visible=False, axis="x")
     return Path(output)

@@ -28,7 +28,8 @@ _FAN = ((90, 0.15), (80, 0.15), (50, 0.25))
 def station_number(moment: Moment, station: str | None) -> int:
     """Return the index of a station in a forecast; None takes the first that reports."""
     if station is None:
-        seen = np.isfinite(moment.observed[: moment.history]).any(axis=(0, 2))
+        columns = [STATE_VARIABLES.index(name) for name in moment.names]
+        seen = np.isfinite(moment.observed[: moment.history][..., columns]).any(axis=(0, 2))
         return int(np.argmax(seen))
     if station not in moment.stations.id:
         import difflib
@@ -55,9 +56,10 @@ def draw_series(
     place = f"{moment.stations.id[number]}, {moment.stations.alt[number]:.0f} m"
     hours = (moment.times - moment.issue_time) / 3600.0
     ahead = hours[moment.history :]
-    with sheet(output, len(STATE_VARIABLES), 1, (7.2, 8.2), sharex=True) as (figure, axes):
-        for row, name in enumerate(STATE_VARIABLES):
-            panel = axes[row, 0]
+    height = 8.2 if moment.names == STATE_VARIABLES else 1.8 + 1.3 * len(moment.names)
+    with sheet(output, len(moment.names), 1, (7.2, height), sharex=True) as (figure, axes):
+        for panel, name in zip(axes[:, 0], moment.names, strict=True):
+            row = STATE_VARIABLES.index(name)
             panel.axvspan(hours[0] - 1, 0.0, color="#f1f3f5", zorder=0)
             panel.plot(hours, moment.observed[:, number, row], "o", ms=3, color=INK, label="observed")
             for other, values in (others or {}).items():

@@ -18,7 +18,10 @@ from stationpde.report.view import OURS
 from stationpde.runs import RunDirectory, read_metrics
 
 if TYPE_CHECKING:
-    from stationpde.forecasting import Moment
+    from collections.abc import Mapping
+
+    from fields.windows import Stations
+    from stationpde.forecasting import CellDistributions, Moment
     from stationpde.plots import Relief
     from stationpde.report.view import RunScores, RunView
 
@@ -30,6 +33,10 @@ CHANNEL_TITLES = {"u": "wind u", "v": "wind v", "p": "pressure", "theta": "tempe
 # Frames of a map and points of a curve: more than an eye tells apart, and a page of a few hundred kilobytes.
 _MOST_FRAMES, _MOST_POINTS = 49, 400
 _MISSING = -32768
+# Levels of the quantiles on cells, between which the page reads the chance of a threshold.
+_CHANCE_LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+# Forecasts of a bin below which a frequency says little.
+_FEWEST_FORECASTS = 30
 
 
 def unit_of(variable: str, *, difference: bool = False) -> str:
@@ -52,12 +59,16 @@ def content_of(view: RunView) -> dict[str, Any]:
     if view.moment is not None and view.relief is not None:
         content |= _map(view.moment, view.relief)
         content["series"] = _series(view.moment)
+        if view.moment.cells is not None:
+            content["chances"] = _chances(view.moment, view.moment.cells)
     if view.scored is not None and view.data is not None:
         content["errors"] = _errors(view.scored)
         content["altitude"] = _altitudes(view.scored, view.data.series.stations.alt)
         if (weights := view.scored.router) is not None:
             lead = list(view.scored.statistics[OURS].lead_hours)
             content["router"] = {"lead": lead, "channels": list(STATE), "weights": weights.round(4).tolist()}
+    if view.uncertainty is not None:
+        content["uncertainty"] = _uncertainty(view.uncertainty)
     if training := _training(RunDirectory(view.run.path)):
         content["training"] = training
     return content
@@ -68,7 +79,8 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
     shown = _evenly(len(moment.fields), _MOST_FRAMES)
     fields, truth = moment.fields[shown], moment.truth[shown]
     packed: dict[str, Any] = {"forecast": {}, "truth": {}, "scale": {}}
-    for channel, name in enumerate(STATE_VARIABLES):
+    for name in moment.names:
+        channel = STATE_VARIABLES.index(name)
         low, high = _range(
             name, fields[:, channel], truth[:, channel], moment.observed[moment.history - 1 :, :, channel]
         )
@@ -94,16 +106,24 @@ def _map(moment: Moment, relief: Relief) -> dict[str, Any]:
         },
         "frames": packed,
         "stations": {
-            "id": list(stations.id), "alt": [round(float(z)) if math.isfinite(z) else None for z in stations.alt],
+            "id": list(stations.id),
+            "label": _labels(stations),
+            "alt": [round(float(z)) if math.isfinite(z) else None for z in stations.alt],
             "x": ((lon - grid.west) / (grid.east - grid.west)).round(5).tolist(),
             "y": ((grid.north - stations.lat) / (grid.north - grid.south)).round(5).tolist(),
             "where": [_place(a, o) for a, o in zip(stations.lat, stations.lon)],
         },
         "variables": [
             {"name": n, "title": VARIABLES[n].long_name, "unit": unit_of(n), "difference": unit_of(n, difference=True)}
-            for n in STATE_VARIABLES
+            for n in moment.names
         ],
     }  # fmt: skip
+
+
+def _labels(stations: Stations) -> list[str]:
+    """Return what stations are called: the id, with name and WIGOS identifier where they are known."""
+    names, wigos = (texts or ("",) * len(stations) for texts in (stations.name, stations.wigos))
+    return [" · ".join(dict.fromkeys(filter(None, parts))) for parts in zip(stations.id, names, wigos, strict=True)]
 
 
 def _series(moment: Moment) -> dict[str, Any]:
@@ -116,9 +136,10 @@ def _series(moment: Moment) -> dict[str, Any]:
         "forecast": {},
         "bands": {},
     }
-    for channel, name in enumerate(STATE_VARIABLES):
+    for name in moment.names:
+        channel = STATE_VARIABLES.index(name)
         observed, forecast = moment.observed[..., channel], moment.forecast[..., channel]
-        band = moment.bands[name][..., [1, -2]] if name in moment.bands else forecast[..., None][..., :0]
+        band = moment.bands[name] if name in moment.bands else forecast[..., None][..., :0]
         values = np.concatenate([observed.ravel(), forecast.ravel(), band.ravel()])
         finite = values[np.isfinite(values)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
@@ -128,6 +149,54 @@ def _series(moment: Moment) -> dict[str, Any]:
             packed[key][name] = _words((table - offset) / step)
         packed["bands"][name] = [_words((band[..., k] - offset) / step) for k in range(band.shape[-1])]
     return packed
+
+
+def _chances(moment: Moment, cells: CellDistributions) -> dict[str, Any]:
+    """Pack quantiles on cells for every frame of the map, from which the page reads spread and chances.
+
+    Wind is there as its speed. The first frame is the field at issue, which has no distribution.
+    """
+    shown = _evenly(len(moment.fields), _MOST_FRAMES)
+    ahead = shown[shown > 0] - 1
+    names = [name for name in ("p", "t", "rh", "ff") if name in cells.names]
+    packed: dict[str, Any] = {
+        "levels": list(_CHANCE_LEVELS), "rows": cells.shape[0], "columns": cells.shape[1], "first": int(shown[0] == 0),
+        "scale": {}, "quantiles": {}, "units": {name: unit_of(name) for name in names},
+        "differences": {name: unit_of(name, difference=True) for name in names},
+        "titles": {name: VARIABLES[name].long_name for name in names},
+    }  # fmt: skip
+    for name in names:
+        values = np.moveaxis(cells.quantiles(name, _CHANCE_LEVELS)[ahead], -1, 1)
+        low, high = float(values.min()), float(values.max())
+        packed["scale"][name] = [(low + high) / 2.0, max(high - low, 1e-6) / 65000.0]
+        packed["quantiles"][name] = _words((values - (low + high) / 2.0) / packed["scale"][name][1])
+    return packed
+
+
+def _uncertainty(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return coverage by lead, PIT and reliability of the run for the page's diagrams."""
+    scores, by_lead = result["scores"]["run"], result["by"]["lead"]
+    lines = [
+        {
+            "title": VARIABLES[name].long_name,
+            "pit": [round(len(one["pit"]) * share, 4) for share in one["pit"]],
+            "coverage": {
+                level: [round(100 * part[name]["coverage"][level], 2) if name in part else None
+                        for part in by_lead.values()]
+                for level in ("0.5", "0.8", "0.9")
+            },
+        }
+        for name, one in scores.items()
+    ]  # fmt: skip
+    events = [
+        {
+            "title": f"{VARIABLES[event.split()[0]].long_name} {event.partition(' ')[2]}",
+            "parts": [[round(100 * part[key], 2) for key in ("forecast", "observed")]
+                      for part in entry["reliability"] if part["count"] >= _FEWEST_FORECASTS],
+        }
+        for event, entry in result["events"]["run"].items()
+    ]  # fmt: skip
+    return {"lead": [float(label.split()[0]) for label in by_lead], "variables": lines, "events": events}
 
 
 def _errors(scored: RunScores) -> dict[str, Any]:

@@ -12,6 +12,10 @@
       "#1fa088", "#28ae80", "#3fbc73", "#5ec962", "#84d44b", "#addc30", "#d8e219", "#fde725"],
     u: ["#053061", "#2065ab", "#4393c3", "#90c4dd", "#d1e5f0", "#f7f6f6", "#fddbc7", "#f3a481", "#d6604d", "#b1182b",
       "#67001f"],
+    spread: ["#fee838", "#f9e03a", "#f0d846", "#e7d150", "#dec958", "#d6c35d", "#cebc63", "#c5b568", "#bdae6c", "#b6a96f",
+      "#ada272", "#a59c74", "#9d9576", "#969077", "#8f8a78", "#878478", "#7f7e78", "#797977", "#727374", "#6c6d72",
+      "#656870", "#5e636f", "#575d6d", "#50576c", "#48526c", "#414d6c", "#39486c", "#2f426d", "#243c6e", "#18376f",
+      "#013271", "#002d68", "#002859", "#00224e"],
   };
   PALETTES.v = PALETTES.difference = PALETTES.u;
 
@@ -95,7 +99,7 @@
         // Both ends in one outline: there along the upper, back along the lower.
         const there = line.x.map((x, i) => `${X(x).toFixed(1)} ${Y(line.y[i]).toFixed(1)}`);
         const back = line.x.map((x, i) => `${X(x).toFixed(1)} ${Y(line.area[i]).toFixed(1)}`).reverse();
-        make("path", { class: "band", d: `M${[...there, ...back].join("L")}Z`, fill: line.color, "fill-opacity": 0.22 }, svg);
+        make("path", { class: "band", d: `M${[...there, ...back].join("L")}Z`, fill: line.color, "fill-opacity": line.opacity || 0.22 }, svg);
         continue;
       }
       let path = "", pen = "M";
@@ -171,9 +175,9 @@
 
     const shade = (share, empty) => {
       // share: values of cells from 0 to 1, or NaN
-      const palette = ramp(state.layer === "difference" ? "difference" : state.variable);
+      const palette = ramp(named());
       const picture = pad.getContext("2d"), image = picture.createImageData(C, R);
-      const { height: h, width: w } = grid;
+      const [h, w] = isChance() ? [chances.rows, chances.columns] : [grid.height, grid.width];
       for (let r = 0; r < R; r++) for (let c = 0; c < C; c++) {
         const y = (r / (R - 1)) * (h - 1), x = (c / (C - 1)) * (w - 1);
         const i = Math.min(h - 2, Math.floor(y)), j = Math.min(w - 2, Math.floor(x)), a = y - i, b = x - j;
@@ -189,7 +193,45 @@
       }
       picture.putImageData(image, 0, 0);
     };
+    // Spread and chances are read from quantiles on cells; of the wind there is the speed.
+    const chances = content.chances, tables = {}, limits = {};
+    if (chances) for (const [name, text] of Object.entries(chances.quantiles)) tables[name] = words(text);
+    const isChance = () => state.layer === "spread" || state.layer === "above";
+    const chanceName = () => (state.variable === "u" || state.variable === "v" ? "ff" : state.variable);
+    const named = () => (isChance() ? "spread" : state.layer === "difference" ? "difference" : state.variable);
+    const quantile = (name, k, i) => {
+      const [offset, step] = chances.scale[name], size = chances.rows * chances.columns;
+      return offset + step * tables[name][((state.time - chances.first) * chances.levels.length + k) * size + i];
+    };
+    const limitOf = (name) => {
+      if (limits[name] === undefined) {
+        const middle = chances.levels.indexOf(0.5), size = chances.rows * chances.columns, all = [];
+        for (let i = 0; i < size; i++) all.push(quantile(name, middle, i));
+        limits[name] = Number((all.reduce((a, b) => a + b, 0) / size).toPrecision(2));
+      }
+      return limits[name];
+    };
+    const chanceValues = () => {
+      const name = chanceName(), size = chances.rows * chances.columns, made = new Float32Array(size).fill(NaN);
+      if (!tables[name] || state.time < chances.first) return made;
+      const { levels } = chances, low = levels.indexOf(0.1), high = levels.indexOf(0.9);
+      for (let i = 0; i < size; i++) {
+        if (state.layer === "spread") { made[i] = quantile(name, high, i) - quantile(name, low, i); continue; }
+        const limit = limitOf(name), last = levels.length - 1;
+        let below = limit < quantile(name, 0, i) ? levels[0] / 2 : (1 + levels[last]) / 2;
+        for (let k = 0; k < last; k++) {
+          const a = quantile(name, k, i), b = quantile(name, k + 1, i);
+          if (limit >= a && limit <= b) { below = levels[k] + (b > a ? (limit - a) / (b - a) : 0.5) * (levels[k + 1] - levels[k]); break; }
+        }
+        made[i] = 100 * (1 - below);
+      }
+      return made;
+    };
     const shares = () => {
+      if (isChance()) {
+        const [low, high] = scaleOf();
+        return chanceValues().map((v) => (v - low) / (high - low || 1));
+      }
       const found = new Float32Array(cells), at = state.time * cells;
       const [a, b] = [layers.forecast[state.variable], layers.truth[state.variable]];
       for (let i = 0; i < cells; i++) {
@@ -200,6 +242,11 @@
       return found;
     };
     const scaleOf = () => {
+      if (state.layer === "above") return [0, 100];
+      if (state.layer === "spread") {
+        const finite = [...chanceValues()].filter(Number.isFinite);
+        return finite.length ? [0, Math.max(...finite)] : [0, 1];
+      }
       const [low, high] = frames.scale[state.variable];
       return state.layer === "difference" ? [-(high - low) / 4, (high - low) / 4] : [low, high];
     };
@@ -216,7 +263,7 @@
       pen.strokeStyle = "rgba(29,39,51,.85)"; pen.lineWidth = 1.1; pen.beginPath();
       for (const [a, b] of coast) { pen.moveTo(a[0] * wide, a[1] * high); pen.lineTo(b[0] * wide, b[1] * high); }
       pen.stroke();
-      if (state.layer !== "difference") drawWind(pen, wide, high);
+      if (state.layer === "forecast" || state.layer === "truth") drawWind(pen, wide, high);
     }
     function drawWind(pen, wide, high) {
       if (!layers.forecast.u || !layers.forecast.v) return;
@@ -267,22 +314,31 @@
         const seen = [], made = [], ahead = series.hours.slice(series.history);
         for (let k = 0; k < steps; k++) seen.push(value(observed, name, k * count + state.station));
         for (let k = 0; k < ahead.length; k++) made.push(value(forecast, name, k * count + state.station));
-        const [low, high] = bands[name].map((end) => ahead.map((_, k) => value({ [name]: end }, name, k * count + state.station)));
-        const fan = low ? [{ x: ahead, y: high, area: low, color: "var(--c0)" }] : [];
+        const ends = bands[name].map((end) => ahead.map((_, k) => value({ [name]: end }, name, k * count + state.station)));
+        // The widest first: where bands lie on each other the colour is deeper.
+        const fan = ends.slice(0, ends.length / 2).map((low, k) => (
+          { x: ahead, y: ends[ends.length - 1 - k], area: low, color: "var(--c0)", opacity: 0.16 }));
         chart(place, { label, height: 125, past: 0, cursor: now, range: [series.hours[0], series.hours[steps - 1]], lines: [...fan,
           { x: series.hours, y: seen, dots: true, color: "var(--ink)" }, { x: ahead, y: made, color: "var(--c0)", width: 2.2 }] });
       }
-      $("station-name").textContent = stations.id[state.station];
+      $("station-name").textContent = stations.label[state.station];
       $("station-place").textContent = `${stations.alt[state.station]} m · ${stations.where[state.station]}`;
       $("station").value = String(state.station);
     }
     function drawLegend() {
       const unit = variables.find((v) => v.name === state.variable), [low, high] = scaleOf();
-      const named = state.layer === "difference" ? "difference" : state.variable;
-      const name = state.layer === "difference" ? unit.difference : unit.unit;
+      let name = state.layer === "difference" ? unit.difference : unit.unit;
+      if (isChance()) name = state.layer === "above" ? "%" : chances.differences[chanceName()] || "";
+      if ($("limits")) {
+        $("limits").hidden = state.layer !== "above" || !tables[chanceName()];
+        if (!$("limits").hidden) {
+          $("limit").value = String(limitOf(chanceName()));
+          $("limit-unit").textContent = `${chances.units[chanceName()]}, ${chances.titles[chanceName()].toLowerCase()}`;
+        }
+      }
       $("low").textContent = low.toFixed(1);
       $("high").textContent = `${high.toFixed(1)} ${name}`;
-      $("ramp").style.background = `linear-gradient(to right, ${PALETTES[named].join(",")})`;
+      $("ramp").style.background = `linear-gradient(to right, ${PALETTES[named()].join(",")})`;
     }
     const drawTime = () => {
       const lead = frames.lead[state.time];
@@ -293,7 +349,7 @@
     const choose = (i) => { state.station = i; drawStations(); drawSeries(); };
 
     const list = $("station");
-    stations.id.forEach((name, i) => {
+    stations.label.forEach((name, i) => {
       const option = document.createElement("option");
       option.value = String(i); option.textContent = name;
       list.appendChild(option);
@@ -316,6 +372,11 @@
     $("time").max = String(frames.lead.length - 1);
     picker.addEventListener("change", () => { state.variable = picker.value; draw(); });
     $("layer").addEventListener("change", () => { state.layer = $("layer").value; draw(); });
+    if ($("limit")) $("limit").addEventListener("change", () => {
+      const typed = Number($("limit").value);
+      if ($("limit").value !== "" && Number.isFinite(typed)) limits[chanceName()] = typed;
+      draw();
+    });
     $("time").addEventListener("input", () => { state.time = Number($("time").value); draw(); drawSeries(); });
     list.addEventListener("change", () => choose(Number(list.value)));
     $("map").addEventListener("click", (event) => {
@@ -352,6 +413,27 @@
         { x: altitude, y: rmse[name].map((v) => (v === null ? NaN : v)), dots: true, size: 3, opacity: 0.7, color: "var(--c0)" }] }));
     }
   }
+  function startUncertainty() {
+    const { lead, variables, events } = content.uncertainty;
+    const flat = (x, y) => ({ x: [x[0], x[x.length - 1]], y: [y, y], color: "var(--faint)", width: 1, dash: "4 3" });
+    const levels = [["0.9", "var(--c0)"], ["0.8", "var(--c2)"], ["0.5", "var(--c3)"]];
+    for (const { title, coverage, pit } of variables) {
+      const covered = figure($("coverage"), title), place = figure($("pit"), title);
+      redraw.push(() => chart(covered, { xlabel: "hours ahead", label: `coverage, ${title}`, lines: levels.flatMap(([level, color]) => [
+        flat(lead, 100 * Number(level)),
+        { x: lead, y: coverage[level].map((v) => (v === null ? NaN : v)), color }]) }));
+      const x = pit.flatMap((_, k) => [k / pit.length, (k + 1) / pit.length]), y = pit.flatMap((v) => [v, v]);
+      redraw.push(() => chart(place, { zero: true, xlabel: "probability of a lower value", label: `PIT, ${title}`, height: 150,
+        lines: [flat([0, 1], 1), { x, y: y.map(() => 0), area: y, color: "var(--c2)" }, { x, y, color: "var(--c2)" }] }));
+    }
+    for (const { title, parts } of events) {
+      const place = figure($("reliability"), title);
+      const x = parts.map((part) => part[0]), y = parts.map((part) => part[1]);
+      redraw.push(() => chart(place, { zero: true, range: [0, 100], xlabel: "forecast [%]", label: `reliability, ${title}`, lines: [
+        { x: [0, 100], y: [0, 100], color: "var(--faint)", width: 1, dash: "4 3" },
+        { x, y, color: "var(--c0)" }, { x, y, dots: true, size: 3.4, color: "var(--c0)" }] }));
+    }
+  }
   function startRouter() {
     const { lead, channels, weights } = content.router;
     redraw.push(() => chart($("router"), { xlabel: "hours ahead", height: 200, label: "weight of the data-driven branch", lines:
@@ -370,6 +452,7 @@
 
   if (content.frames) startMap();
   if (content.errors) startErrors();
+  if (content.uncertainty) startUncertainty();
   if (content.router) startRouter();
   if (content.training) startTraining();
   const all = () => redraw.forEach((draw) => draw());

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fields.errors import printable
 from fields.variables import VARIABLES
 from stationpde.data import describe_quality
-from stationpde.evaluation import compare, scores_by, squared_unit
+from stationpde.evaluation import CLIMATOLOGY, compare, scores_by, squared_unit
 from stationpde.physics import STATE
 from stationpde.plots import coefficient_label
 from stationpde.report.content import CHANNEL_TITLES, model_title, unit_of
@@ -33,9 +33,13 @@ def sections(view: RunView, content: dict[str, Any]) -> list[str]:
     """Build the sections in order; those without anything to show are left out."""
     listed = []
     if "frames" in content:
-        listed.append(_map(bool(view.moment is not None and view.moment.bands)))
+        listed.append(_map(bool(view.moment is not None and view.moment.bands), "chances" in content))
     if view.scored is not None:
         listed += [_scores(view.scored, view.data), _altitude()]
+        if view.extras:
+            listed.append(_extras(view.extras))
+        if view.uncertainty is not None:
+            listed.append(_uncertainty(view.uncertainty))
         if view.scored.router is not None:
             listed.append(_router(view.scored.router))
     if shares := _shares(view):
@@ -72,14 +76,21 @@ def _facts(rows: Iterable[tuple[str, str]]) -> str:
     return f'<div class="scroll"><table><tbody>{body}</tbody></table></div>'
 
 
-def _map(has_bands: bool) -> str:
+def _map(has_bands: bool, has_cells: bool) -> str:
     return _section(
         "Forecast",
         '<div class="columns"><div>',
         '<div class="controls"><label>Show <select id="variable"></select></label>'
         '<label>as <select id="layer"><option value="forecast">forecast</option>'
         '<option value="truth">lifted observations</option><option value="difference">forecast − observed</option>'
-        "</select></label></div>",
+        + (
+            '<option value="spread">width of the interval of 80 %</option><option value="above">chance above</option>'
+            "</select></label>"
+            '<label id="limits" hidden><input type="number" id="limit" step="any" aria-label="threshold">'
+            '<span id="limit-unit"></span></label></div>'
+            if has_cells
+            else "</select></label></div>"
+        ),
         '<div id="map"><canvas id="canvas" aria-label="map"></canvas>'
         '<svg id="stations" aria-label="stations"></svg></div>',
         '<div class="legend"><span id="low"></span><i id="ramp"></i><span id="high"></span></div>',
@@ -94,10 +105,35 @@ def _map(has_bands: bool) -> str:
         '<div class="keys"><span><b class="dot"></b>observed</span><span><b style="background:var(--c0)"></b>forecast'
         "</span></div>",
         '<div id="series"></div><p class="hint">Hours since the forecast was issued.'
-        + (" The band holds 80 of 100 cases." if has_bands else "") + "</p>",
+        + (" The bands hold 50, 80 and 90 of 100 cases." if has_bands else "")
+        + "</p>",
         "</div></div>",
         name="forecast",
     )
+
+
+def _uncertainty(result: Mapping[str, Any]) -> str:
+    mine, climate = result["scores"]["run"], result["scores"].get(CLIMATOLOGY, {})
+    rows = [
+        [text(VARIABLES[name].long_name), f"{one['crps']:.4g} {text(unit_of(name, difference=True))}",
+         *(f"{100 * one['coverage'][level]:.1f} %" for level in ("0.5", "0.8", "0.9")),
+         f"{one['width']['0.8']:.3g}",
+         f"{100 * (1 - one['crps'] / climate[name]['crps']):.0f} %" if name in climate else ""]
+        for name, one in mine.items()
+    ]  # fmt: skip
+    heads = ["variable", "CRPS", "in the 50 % interval", "80 %", "90 %", "width of 80 %", "CRPS below climatology"]
+    return _section(
+        "Uncertainty",
+        '<h3>Coverage by lead [%]</h3><div class="keys"><span><b style="background:var(--c0)"></b>90 %</span>'
+        '<span><b style="background:var(--c2)"></b>80 %</span><span><b style="background:var(--c3)"></b>50 %</span>'
+        '<span>dashed: what it is to be</span></div><div class="charts" id="coverage"></div>',
+        '<h3>PIT</h3><p class="hint">Share of the targets in each tenth of their distributions, 1 where it is as it is '
+        'to be. High ends: too narrow. A high middle: too wide.</p><div class="charts" id="pit"></div>',
+        '<h3>Reliability</h3><p class="hint">How often an event happened against how probable it was said to be, %.</p>'
+        '<div class="charts" id="reliability"></div>',
+        _table(heads, rows),
+        name="uncertainty",
+    )  # fmt: skip
 
 
 def _scores(scored: RunScores, data: RunData | None) -> str:
@@ -139,6 +175,27 @@ def score_table(scores: Mapping[str, ErrorStatistics]) -> str:
         rows.append(cells)
     heads = ["MSE", *(text(model_title(name)) for name in each), *(["skill"] if "persistence" in each else [])]
     return _table(heads, rows)
+
+
+def _extras(scores: Mapping[str, Any]) -> str:
+    """Build the table of variables beside the state: errors, and what they gain on each reference."""
+    references = [name for name in next(iter(scores.values())) if name not in ("run", "coverage")]
+    rows = []
+    for name, entry in scores.items():
+        covered = entry["coverage"].get("0.8")
+        rows.append([
+            f"{text(VARIABLES[name].long_name)} [{squared_unit(unit_of(name, difference=True))}]",
+            f"{entry['run']['mse']:.3g}", *(f"{entry[one]['skill']:.2f}" for one in references),
+            "" if covered is None else f"{covered:.0%}",
+        ])  # fmt: skip
+    heads = ["MSE", "StationPDE", *(f"skill against {text(model_title(one).lower())}" for one in references),
+             "cases within the interval of 80 %"]  # fmt: skip
+    return _section(
+        "Beside the state",
+        _table(heads, rows),
+        '<p class="hint">Variables that do not enter the equations, forecast at the stations alone.</p>',
+        name="extras",
+    )
 
 
 def _altitude() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,15 @@ import torch
 from stationpde.baselines import baseline, without_test
 from stationpde.data import Observations, Quality, WindowRequest, WindowSource, open_observations, series_of
 from stationpde.errors import UsageError
-from stationpde.evaluation import ErrorStatistics, score, thinned, windows_to_score
+from stationpde.evaluation import (
+    ErrorStatistics,
+    distribution_scores,
+    extra_scores,
+    score,
+    thinned,
+    windows_to_score,
+)
+from stationpde.extras import extras_of
 from stationpde.forecasting import (
     LEAST_HISTORY,
     Gates,
@@ -24,6 +32,7 @@ from stationpde.forecasting import (
     model_for_record,
     moment_of,
 )
+from stationpde.model import ModelLearner
 from stationpde.physics import clipped
 from stationpde.plots import Relief
 from stationpde.runs import LoadedRun, load_run, observations_of_run
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
     from fields.store import DataCard
     from fields.windows import Batch, StationSeries
     from stationpde.model import StationPDEModel
+    from stationpde.uncertainty import Calibration
 
 __all__ = [
     "MOST_WINDOWS",
@@ -108,7 +118,8 @@ class RunScores:
 class RunView:
     """A run with its data, scores, one forecast and the relief; without data only the run.
 
-    ``notes`` are cautions for the reader: synthetic data, data other than those of training.
+    ``notes`` are cautions for the reader: synthetic data, data other than those of training. ``extras`` are the scores
+    of variables beside the state, see `extra_scores`; None without any.
     """
 
     run: LoadedRun
@@ -117,6 +128,8 @@ class RunView:
     moment: Moment | None = None
     relief: Relief | None = None
     notes: tuple[str, ...] = ()
+    extras: Mapping[str, Any] | None = None
+    uncertainty: Mapping[str, Any] | None = None
 
 
 class RouterRecorder:
@@ -168,6 +181,7 @@ def open_data(
         shown = str(observations) if isinstance(observations, str | Path) else opened.label or "dataset"
         return RunData(series, opened.card(), opened.is_synthetic, shown, opened.quality)
 
+
 def build_run_view(
     run: str | Path | LoadedRun,
     observations: Observations | None = None,
@@ -180,6 +194,7 @@ def build_run_view(
     scored: RunScores | None = None,
     progress: Progress | None = None,
     accept: str | Iterable[str] = (),
+    distributions: Literal["none", "cells", "scores", "all"] = "none",
 ) -> RunView:
     """Compute the scores of a run on its data and one forecast with its truth, for the report and for pictures.
 
@@ -195,6 +210,7 @@ def build_run_view(
     scored : scores that were computed before; None computes them
     progress : is called with the name of a forecaster and the numbers of scored and of all windows
     accept : names of what is not refused, see `stationpde.forecasting.acceptance`
+    distributions : of a calibrated run, also compute its distributions on cells of the grid, their scores, or both
 
     Raises
     ------
@@ -213,15 +229,23 @@ def build_run_view(
     if scored is None:
         scored = score_run(model, source, windows, against, progress)
     default = int(source.windows.test[-1]) + model.config.data.history - 1
+    calibration = calibration_of(loaded)
     moment = moment_of(
-        model, data.series, issue_step(data.series, model.config.data.history, at, default),
-        calibration=calibration_of(loaded),
+        model, data.series, issue_step(data.series, model.config.data.history, at, default), calibration=calibration,
+        with_cells=distributions in ("cells", "all"),
     )  # fmt: skip
+    uncertainty = None
+    if calibration is not None and distributions in ("scores", "all"):
+        uncertainty = _distribution_scores(calibration, model, source, windows)
     check_clamped(gates, moment.audit.clamped)
     gates.close()
     terrain = dem if dem is not None else model.config.grid.dem
     relief = Relief.of(model.region, terrain, synthetic=data.is_synthetic)
-    return RunView(loaded, data, scored, moment, relief, tuple(_notes(loaded, data, moment, gates)))
+    fitted, extras = extras_of(loaded), None
+    if fitted is not None:
+        extras = extra_scores(model, fitted, source, loaded.model.config, thinned(windows_to_score(source), windows))
+    notes = tuple(_notes(loaded, data, moment, gates))
+    return RunView(loaded, data, scored, moment, relief, notes, uncertainty=uncertainty, extras=extras)
 
 
 # The name of before, which the documentation of earlier versions shows.
@@ -251,6 +275,15 @@ def score_run(
         for name, predictor in {OURS: recorder, **rules, **(trained or {})}.items()
     }
     return RunScores(statistics, recorder.router, len(starts))
+
+
+def _distribution_scores(
+    calibration: Calibration, model: StationPDEModel, source: WindowSource, windows: int | None
+) -> dict[str, Any]:
+    """Return the scores of a run's distributions over test windows, by lead."""
+    starts = thinned(windows_to_score(source), windows)
+    forecasters: dict[str, Any] = {"run": ModelLearner(model)}
+    return distribution_scores(calibration, forecasters, without_test(source), source, model.config, starts, ("lead",))
 
 
 def _rule(name: str, model: StationPDEModel, source: WindowSource) -> Any:

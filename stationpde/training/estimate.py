@@ -15,6 +15,7 @@ import psutil
 import torch
 
 from fields.times import format_duration
+from stationpde.config import absences
 from stationpde.data import WindowSource
 from stationpde.seeding import seed_everything
 from stationpde.training.device import resolve_device
@@ -63,6 +64,7 @@ class DryRun:
     seconds_of_first_guess: float
     courant: float | None
     model: dict[str, Any]
+    not_observed: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the estimate as JSON-ready values."""
@@ -95,8 +97,9 @@ class DryRun:
             for name, value in self.model.items()
             if name not in ("parameters", "stations", "history", "horizon")  # shown above, in the batch
         }
-        width = max(map(len, facts))
-        return [f"{name:<{width}}  {text}" for name, text in facts.items()]
+        rows = [*facts.items(), *(("not observed", text) for text in self.not_observed)]
+        width = max(len(name) for name, _ in rows)
+        return [f"{name:<{width}}  {text}" for name, text in rows]
 
 
 def dry_run(config: Config, series: StationSeries, *, build: Build | None = None, device: str = "auto") -> DryRun:
@@ -107,6 +110,7 @@ def dry_run(config: Config, series: StationSeries, *, build: Build | None = None
     """
     from stationpde.training.session import default_build
 
+    config = config.fitted_to(series.reference)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     source = WindowSource.of(series, config)
@@ -147,6 +151,7 @@ def dry_run(config: Config, series: StationSeries, *, build: Build | None = None
         seconds_of_first_guess=first_guess,
         courant=trial.courant,
         model=dict(learner.describe()),
+        not_observed=tuple(absences(config.data)),
     )
 
 

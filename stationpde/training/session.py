@@ -127,6 +127,7 @@ def train(
         If training diverged, or the machine lacks memory, space or access.
     """
     device = resolve_device(options.device)
+    config = config.fitted_to(series.reference)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     # Outermost: memory may run out while the inner contexts are closed.

@@ -17,9 +17,14 @@ from .exceedance import Threshold as Threshold
 from .exceedance import checked_levels as checked_levels
 from .levels import LEVELS as LEVELS
 from .levels import level_of as level_of
+from .places import learn_inflation as learn_inflation
 from .sample import Forecaster as Forecaster
+from .sample import chosen_windows as chosen_windows
 from .sample import outlook as outlook
 from .signals import VARIABLES as VARIABLES
 from .signals import Signals as Signals
 from .signals import shown as shown
 from .signals import signals_of as signals_of
+from .simple import REFERENCES as REFERENCES
+from .simple import Reference as Reference
+from .simple import fit_reference as fit_reference

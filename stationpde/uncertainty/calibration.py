@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fields.lift import remoteness
 from fields.windows import Stations
 from stationpde.errors import CorruptArtefactError
 from stationpde.runs import read_sealed, require_own_calibration, write_sealed
 from stationpde.uncertainty.copula import Copula
 from stationpde.uncertainty.distributions import Distributions
 from stationpde.uncertainty.marginal import Marginal
-from stationpde.uncertainty.places import Inflation, remoteness
+from stationpde.uncertainty.places import Inflation
 
 if TYPE_CHECKING:
     from stationpde.runs import LoadedRun

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from scipy.optimize import nnls
 
-from fields.grid import LocalMetric
-from fields.windows import Stations
+from fields.lift import remoteness
 from stationpde.model import ModelLearner
 from stationpde.seeding import generator
 from stationpde.uncertainty.marginal import Marginal
@@ -26,12 +25,10 @@ if TYPE_CHECKING:
     from stationpde.model import StationPDEModel
     from stationpde.uncertainty.signals import Signals
 
-__all__ = ["Inflation", "learn_inflation", "remoteness"]
+__all__ = ["Inflation", "learn_inflation"]
 
 Array = np.ndarray[Any, Any]
 
-_NEIGHBOURS = 5
-_KILOMETRES, _METRES = 50.0, 300.0
 _FOLDS = 5
 _FEWEST = 8
 _FEWEST_TARGETS = 20
@@ -39,28 +36,6 @@ _WINDOWS = 32
 _BATCH = 16
 # Levels at which the intervals of hidden stations are to cover what was observed.
 _COVERED = (0.8, 0.9)
-
-
-def remoteness(places: Stations, network: Stations) -> Array:
-    r"""Return how far places are from what a network sees: ``[place, 4]``.
-
-    1; :math:`\ln(1 + d / 50\,\mathrm{km})` of the distance to the nearest station; the difference of altitude to the
-    mean of the five nearest, weighted by 1/d, in 300 m; and the roughness of the relief: the standard deviation of the
-    altitudes of these five and the place, in 300 m.
-    """
-    metric = LocalMetric.around(network.lat, network.lon)
-    here, there = metric.xy(places.lat, places.lon), metric.xy(network.lat, network.lon)
-    columns = np.ones((len(places), 4))
-    altitude = np.nan_to_num(network.alt, nan=float(np.nanmedian(network.alt)) if len(network) else 0.0)
-    for number, point in enumerate(here):
-        distance = np.hypot(*(there - point).T)
-        near = np.argsort(distance, kind="stable")[:_NEIGHBOURS]
-        here_altitude = places.alt[number] if np.isfinite(places.alt[number]) else altitude[near].mean()
-        mean = np.average(altitude[near], weights=1.0 / np.maximum(distance[near], 1e3))
-        columns[number, 1] = np.log1p(distance[near[0]] / 1e3 / _KILOMETRES)
-        columns[number, 2] = abs(here_altitude - mean) / _METRES
-        columns[number, 3] = np.std([*altitude[near], here_altitude]) / _METRES
-    return columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -112,7 +112,7 @@ def test_cv_prints_a_table_and_json_of_the_promised_form(stations):
     assert outcome.exit_code == 0, outcome.stderr
     assert outcome.stdout.split("\n")[0].split() == ["RMSE", "unit", "idw", "terrain_idw", "detrended"]
     scores = json.loads(run("field", "cv", stations, "--moments", 12, "--json").stdout)
-    assert list(scores) == ["u", "v", "p", "t", "rh"]
+    assert list(scores) == ["u", "v", "p", "t", "rh", "errors"]
     assert list(scores["t"]) == ["idw", "terrain_idw", "detrended"]
     assert scores["p"]["detrended"] < 0.5 * scores["p"]["idw"]
 
@@ -207,7 +207,7 @@ def test_the_guided_lift_says_first_what_it_takes(stations, tmp_path):
     words = ("--method", "pinn", "--steps", 2, "--no-coriolis", "--height", 6)
     outcome = run("field", "lift", stations, tmp_path / "guided.zarr", *words)
     assert outcome.exit_code == 0, outcome.stderr
-    note = outcome.stderr.index("pinn: 1 network of")
+    note = outcome.stderr.index("pinn: 2 networks of")
     assert "GB of memory" in outcome.stderr and note >= 0
     about = json.loads(store.open_store(tmp_path / "guided.zarr").attrs["pinn_settings"])
     assert about["coriolis"] is False and about["steps"] == 2

@@ -198,7 +198,15 @@ def test_bench_knows_two_kinds_of_devices():
 def test_kernels_are_shown_of_systems_and_of_one_backend_alone():
     assert run("ops show surface --backend fused").exit_code == 2
     result = run("ops show laplacian --backend triton")
-    assert result.exit_code == 2 and "surface, anomaly, extended" in result.stderr
+    assert result.exit_code == 2 and "surface, anomaly, extended, upper" in result.stderr
+
+
+def test_the_upper_layer_is_shown_whole_with_its_operators_and_units():
+    card = json.loads(run("ops show upper --json").stdout)
+    assert list(card["equations"]) == ["u", "v", "p", "theta", "q", "column"]
+    symbols = {symbol["name"]: symbol for symbol in card["symbols"]}
+    assert symbols["steering_share"]["start"] == "0.7" and symbols["mixing_up"]["unit"] == "1/d"
+    assert symbols["volume"]["role"] == "closure" and "Sect. 2.4.1" in " ".join(card["references"])
 
 
 def test_an_operator_declared_elsewhere_is_listed_with_its_owner(leaky_operator):

@@ -12,6 +12,9 @@ ALLOWED = {
     "--output": ("metavar", "help"),  # a store, a folder, a page or a picture
     "--device": ("help",),  # training chooses one, a benchmark of the operators has two
     "--method": ("type",),  # `field lift` takes one, `field cv` compares several
+    "--exceed": ("type", "help"),  # `forecast` takes several, `plot spread` draws one
+    "--error": ("help", "names"),  # written by default, or drawn on demand
+    "--uncertainty": ("help",),  # of one run, or of all models
 }
 
 

@@ -85,5 +85,6 @@ def test_the_processes_of_a_surface_model_are_all_registered() -> None:
         "gradient_scale_x", "gradient_scale_y", "laplacian_scale", "diffusion", "hyperdiffusion", "coriolis",
         "friction", "quadratic_drag", "condensation", "latent_heating", "saturation_humidity", "temperature",
         "pressure_gradient_x", "pressure_gradient_y", "relaxation", "metric_x", "metric_y", "speed_limit",
+        "column_depth", "hydrostatic_geopotential", "geostrophic_x", "geostrophic_y", "daylight",
     }  # fmt: skip
     assert expected <= set(OPERATORS)

@@ -70,6 +70,15 @@ def test_without_reaches_into_a_product_with_a_sum():
     assert repr(system.without("laplacian")).endswith("dT/dt = S")
 
 
+def test_without_takes_a_coefficient_out_of_an_advecting_wind_and_lets_the_rest_carry():
+    share, aloft = po.Positive("share", "1", init=0.5), po.Closure("aloft", "m/s")
+    carried = po.PDESystem("carried", {T: -advection(T, u + share * aloft, v + share * aloft), u: 0.0, v: 0.0})
+    assert "dT/dt = -(u,v)·∇T" in repr(carried.without("share"))
+    assert carried.without("aloft").equations[T].value == 0.0  # a closure takes its term, as everywhere
+    alone = po.PDESystem("alone", {T: -advection(T, share * aloft, share * aloft) + S})
+    assert repr(alone.without("share")).endswith("dT/dt = S")
+
+
 def test_with_replaces_an_equation_and_leaves_the_original_alone():
     system = make_system()
     changed = system.with_({T: S}, name="changed")

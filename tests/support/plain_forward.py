@@ -56,7 +56,7 @@ def plain_forward(model: StationPDEModel, history: Tensor, issue_time: Tensor, h
     for lead in range(1, horizon + 1):
         valid_time = issue_time + lead * model.config.data.step_seconds
         field = advance_once(model, field, valid_time, lead, analysis.tendencies)
-        state = model.sites.read(model.scaling.inverse(field)) + model.sites.base(valid_time)
+        state = model.sites.read(model.scaling.inverse(field[:, :5])) + model.sites.base(valid_time)
         state = state + _anchored(model, analysis.departures, lead)
         states.append(state + _residual(model, analysis, lead, valid_time))
     state = torch.stack(states, dim=1)

@@ -33,6 +33,7 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "semi-lagrangian": ("default", ("pde.advection=semi_lagrangian",)),
     "printed closure": ("default", ("model.closure_form=printed",)),
     "extended": ("default", ('pde.terms=["surroundings", "memory", "relaxation", "radiation"]',)),
+    "upper air": ("default", ('pde.terms=["upper_air"]',)),
     "detrended": ("default", ("lift.method=detrended", "model.annual_harmonics=1")),
 }
 

@@ -18,6 +18,10 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[2]
 ROUNDING = {"float64": 1e-11, "float32": 1e-5}  # the tolerances of the CPU kernel, see test_hypothesis_systems
 SIZES = {"u": (-12.0, 12.0), "v": (-12.0, 12.0), "p": (9.5e4, 1.03e5), "theta": (275.0, 305.0), "q": (1e-3, 2e-2)}
+ALOFT = {
+    "column": (-5.0, 5.0), "depth": (20.0, 220.0), "volume": (0.7, 1.2), "mean_x": (-20.0, 20.0),
+    "mean_y": (-20.0, 20.0), "sun": (-1.0, 1.0),
+}  # fmt: skip
 SOURCES = {"S_u": 1e-3, "S_v": 1e-3, "S_p": 1e-2, "S_theta": 1e-4, "S_q": 1e-7}
 
 Case = Callable[[], tuple[float, float]]
@@ -50,10 +54,14 @@ def ranges_of(system: Any) -> dict[str, tuple[float, float]]:
     is_anomaly = any(c.name == "u_b" for c in system.closures)
     ranges = {name: (-0.05 * (high - low), 0.05 * (high - low)) if is_anomaly else (low, high)
               for name, (low, high) in SIZES.items()}  # fmt: skip
+    if any(f.name == "column" for f in system.fields):
+        ranges["column"] = ALOFT["column"]
     for closure in system.closures:
         name, _, field = closure.name.partition("_")
         if field == "b":
             ranges[closure.name] = SIZES[name]
+        elif closure.name in ALOFT:
+            ranges[closure.name] = ALOFT[closure.name]
         elif name == "lambda":
             ranges[closure.name] = (0.0, 1e-5)
         else:
@@ -81,6 +89,7 @@ def of_model(names: dict[str, tuple[int, int, str, int]]) -> Iterator[tuple[str,
 def systems() -> Iterator[tuple[str, Case]]:
     yield from of_model({
         "surface": (3, 7, "float32", 2), "anomaly": (2, 5, "float64", 1), "extended": (2, 3, "float32", 1),
+        "upper": (2, 4, "float64", 1),
     })  # fmt: skip
 
 
@@ -88,7 +97,7 @@ def all_systems() -> Iterator[tuple[str, Case]]:
     from stationpde.physics import equations
 
     for dtype in ROUNDING:
-        for name in ("surface", "anomaly", "extended"):
+        for name in ("surface", "anomaly", "extended", "upper"):
             yield from of_model({f"{name}": (5, 7, dtype, 2)})
         yield from of_model({"surface row": (2, 37, dtype, 1), "surface column": (13, 3, dtype, 1)})
         forced = equations.anomaly(force=True)

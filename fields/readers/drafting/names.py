@@ -107,7 +107,30 @@ WHOLE = {
     "v": _set("meridional_wind northward_wind v10 v_component v_ms v_wind vas vgrd vwnd wind_v"),
     "precip": _set(
         "chuva chuva_1h lluvia niederschlag niederschlagshoehe p01i p01m pcp pluie prcp prec prec_1h precip "
-        "precip_1h precipitacao precipitacion precipitation r1 rain rain_1h rainfall rr rr1 rr_10 rre150h0"
+        "precip_1h precipitacao precipitacao_total precipitacao_total_horario precipitacion precipitation r1 rain "
+        "rain_1h rainfall rr rr1 rr_10 rre150h0"
+    ),
+    "gust": _set(
+        "boe boen fg10 fx fx_10 gspd gust gust_speed gusts max_gust peak_gust peak_wind_gust racha racha_maxima "
+        "racha_max raf10 rafaga rafaga_maxima rafale rafale_max raj_max rajada rajada_maxima spitzenboe ven_raj "
+        "vento_rajada_maxima wgust wind_gust wind_gust_speed wind_gusts wind_speed_of_gust windboe windgust windspitze"
+    ),
+    "radiation": _set(
+        "ghi glo global_radiation globalstrahlung gre000z0 gs_10 rad_glo radiacao radiacao_global radiacion "
+        "radiacion_global radiation rayonnement rayonnement_global rglobal rsds shortwave_radiation solar_radiation "
+        "strahlung surface_downwelling_shortwave_flux_in_air swdown"
+    ),
+    "cloud": _set(
+        "bewolkung bewoelkung cloud cloud_area_fraction cloud_cover cloudcover cloudiness clt nebulosidade nebulosite "
+        "nebulosity nubosidad tcc total_cloud_cover"
+    ),
+    "visibility": _set(
+        "horizontal_visibility sichtweite vis visibilidad visibilidade visibilite visibility visibility_in_air vsby vv"
+    ),
+    "snow": _set("hauteur_neige ht_neige profundidad_nieve schneehohe schneehoehe sh_10 snow snow_depth snowdepth"),
+    "sunshine": _set(
+        "duration_of_sunshine insolacao insolacion insolation sd_10 sonnenscheindauer sre000z0 sunshine "
+        "sunshine_duration sunshine_minutes"
     ),
 }
 # Each pattern: beginnings of words that must all occur. Tried in this order, the more particular first.
@@ -123,29 +146,38 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("t", "temp"), ("t", "lufttemp"),
     ("precip", "precip"), ("precip", "niederschlag"), ("precip", "chuva"), ("precip", "lluvia"), ("precip", "pluie"),
     ("precip", "rainfall"),
+    ("radiation", "global radia"), ("radiation", "globalstrahl"), ("radiation", "radia solar"),
+    ("radiation", "rayonn glob"), ("cloud", "cloud cover"), ("visibility", "visib"), ("visibility", "sichtweite"),
+    ("snow", "snow depth"), ("snow", "schneehoehe"), ("snow", "schneehohe"), ("sunshine", "sunshine"),
+    ("sunshine", "sonnenschein"),
 )  # fmt: skip
 # Words of another quantity: extremes, gusts, soil and water, derived temperatures, flags of quality.
 OTHER = _set(
-    "12h 24h 3h 6h agua anomaly apparent boden boe boeen boen calidad change chill climatology cod code count "
-    "eau erdboden error estimated feel feels feuchttemperatur flag flags grass ground gust gusts heat humedo "
+    "12h 24h 3h 6h agua anomaly apparent boden boen calidad change chill climatology cod code count "
+    "eau erdboden error estimated feel feels feuchttemperatur flag flags grass ground heat humedo "
     "index max maxi maxima maximo maximum mean_max min mini minima minimo minimum obs_count pavement peak "
-    "potential qc qn qualidade qualite quality racha raf rafaga rafale raj rajada road sea_surface sigma soil "
+    "potential qc qn qualidade qualite quality road sea_surface sigma soil "
     "sol solo spitze std suelo tend tendance tendencia trend typ type umido var virtual wasser water wet"
 )
+# Gusts, unless the name is that of their direction or time.
+GUSTS = _set("boe boeen gust gusts racha raf rafaga rafale raj rajada spitzenboe windboe")
+_EXTREMES = _set("max maxi maxima maximo maximum peak spitze")
+_NO_SPEED = ("dir", "richt", "rumbo", "hora", "hour", "time", "zeit", "heure")
 
 # The surest name of each entry first.
 STATION = {
     "id": _list(
         "station_id stationid stations_id stid station_code stn_id site_id num_sta numer_sta number_sta "
         "num_poste poste codigo_wmo codigo codigo_estacao cd_estacao station_no station_number stationnumber "
-        "stnid usaf wmo wmo_id wmoid wigos_id wsi indicativo idema id_station station_nr stationsnummer "
+        "stnid usaf wmo wmo_id wmoid indicativo idema id_station station_nr stationsnummer "
         "stations_nr icao icao_id code_station station stn sta estacao estacion site id code name_id stat "
-        "station_wmo"
+        "station_wmo wigos_id wsi"
     ),
     "name": _list(
         "station_name stationname stationsname name nom nome nombre nom_usuel dc_nome nom_station "
         "nombre_estacion nome_estacao site_name ubi city town ort lugar"
     ),
+    "wigos": _list("wigos wigos_id wigosid wigos_station_identifier wigos_station_id wsi"),
     "lat": _list(
         "lat latitude latitud breite geobreite geogr_breite breitengrad vl_latitude latitude_deg lat_deg y_lat"
     ),
@@ -165,6 +197,9 @@ def meanings(name: Name) -> list[str]:
     """List the variables that a name may mean, the surest first; empty where it means none of them."""
     words = set(name.words)
     listed = [variable for variable, whole in WHOLE.items() if is_called(name, whole)]
+    if words & GUSTS and not listed:
+        is_other = words & (OTHER - _EXTREMES) or any(word.startswith(_NO_SPEED) for word in words)
+        return [] if is_other else ["gust"]
     if words & OTHER and not listed:
         return []
     for variable, pattern in WORDS:

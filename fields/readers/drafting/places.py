@@ -57,7 +57,7 @@ def columns_of_places(names: Sequence[Name], cells: Sequence[Cells]) -> dict[str
 
 def _fits(entry: str, cells: Cells) -> bool:
     """Return whether a column may hold latitudes, longitudes or altitudes; an id or a name may be anything."""
-    if entry in ("id", "name"):
+    if entry in ("id", "name", "wigos"):
         return cells.filled > 0
     if not cells.is_numeric:
         return entry == "alt" and cells.filled == 0

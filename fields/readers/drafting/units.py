@@ -37,14 +37,21 @@ _WORDS = {
     "rh": {"%": "%", "pct": "%", "percent": "%", "prozent": "%"},
     "dd": {"deg": "degrees", "degrees": "degrees", "°": "degrees", "grad": "degrees", "gr": "degrees"},
     "precip": {"mm": "mm", "in": "inch", "inch": "inch", "l/m2": "mm", "kg/m2": "kg/m**2"},
+    "radiation": {"w/m2": "W/m**2", "w/m²": "W/m**2", "wm-2": "W/m**2", "w m-2": "W/m**2", "kj/m2": "kJ/m**2/h",
+                  "kj/m²": "kJ/m**2/h", "j/cm2": "J/cm**2/h", "j/cm²": "J/cm**2/h"},
+    "cloud": {"%": "%", "pct": "%", "percent": "%"},
+    "visibility": {"m": "m", "km": "km", "mi": "mile", "mile": "mile", "miles": "mile", "sm": "mile"},
+    "snow": {"cm": "cm", "m": "m", "mm": "mm", "in": "inch", "inch": "inch"},
+    "sunshine": {"min": "min", "minutes": "min", "h": "h", "s": "s"},
     "alt": {"m": "m", "ft": "ft", "feet": "ft", "metros": "m", "metres": "m", "meters": "m", "msnm": "m"},
 }  # fmt: skip
-_LIKE = {"td": "t", "psl": "p", "u": "ff", "v": "ff"}
-_LIKELY = {"t": "degC", "p": "hPa", "ff": "m/s", "rh": "%", "precip": "mm"}
+_LIKE = {"td": "t", "psl": "p", "u": "ff", "v": "ff", "gust": "ff"}
+_LIKELY = {"t": "degC", "p": "hPa", "ff": "m/s", "rh": "%", "precip": "mm", "radiation": "W/m**2", "cloud": "%",
+           "visibility": "m", "snow": "cm", "sunshine": "min"}  # fmt: skip
 # Names of services that carry their unit in a letter.
 _SERVICES = {
     "tmpf": "degF", "dwpf": "degF", "tempf": "degF", "dewpf": "degF", "tmpc": "degC", "dwpc": "degC", "tempc": "degC",
-    "dewpc": "degC", "sknt": "kt", "wspm": "m/s", "p01i": "inch", "p01m": "mm", "tmin": "degC",
+    "dewpc": "degC", "sknt": "kt", "wspm": "m/s", "vsby": "mile", "p01i": "inch", "p01m": "mm", "tmin": "degC",
 }  # fmt: skip
 
 
@@ -159,6 +166,45 @@ def _amount(cells: Cells) -> UnitGuess | None:
     )
 
 
+def _light(cells: Cells) -> UnitGuess | None:
+    low, high, _ = _spread(cells)
+    seen = f"values run from {low:g} to {high:g}"
+    if low < -50 or high > 6000:
+        return None
+    if high > 1500:
+        return UnitGuess("kJ/m**2/h", unsure=f"{seen}: taken as the sum of an hour in kJ/m²")
+    return UnitGuess("W/m**2", unsure=f"{seen}, and nothing says the unit")
+
+
+def _cover(cells: Cells) -> UnitGuess | None:
+    low, high, _ = _spread(cells)
+    if low < 0 or high > 100:
+        return None
+    if high <= 1:
+        return UnitGuess("1", why=f"values run from {low:g} to {high:g}")
+    if high <= 8 and cells.is_whole:
+        return UnitGuess("%", 12.5, unsure="no value above 8: taken as eighths of the sky")
+    return UnitGuess("%", why=f"values run from {low:g} to {high:g}")
+
+
+def _sight(cells: Cells) -> UnitGuess | None:
+    low, high, _ = _spread(cells)
+    if low < 0 or high > 300_000:
+        return None
+    seen = f"values run from {low:g} to {high:g}"
+    return UnitGuess("m" if high > 300 else "km", unsure=f"{seen}, and nothing says the unit")
+
+
+def _depth(cells: Cells) -> UnitGuess | None:
+    low, high, _ = _spread(cells)
+    return UnitGuess("cm", unsure="nothing says the unit") if low >= 0 and high <= 1500 else None
+
+
+def _duration(cells: Cells) -> UnitGuess | None:
+    low, high, _ = _spread(cells)
+    return UnitGuess("min", unsure="nothing says the unit") if low >= 0 and high <= 1440 else None
+
+
 def _direction(cells: Cells) -> UnitGuess | None:
     words = [word for word in cells.words if word.lower() not in ("cv", "c", "calm", "vrb", "variable", "var", "clm")]
     points = [word for word in words if point_of(word) is not None]
@@ -183,5 +229,6 @@ def _spread(cells: Cells) -> tuple[float, float, float]:
 
 _RANGES = {
     "t": _temperature, "p": _pressure, "ff": _speed, "rh": _humidity, "precip": _amount, "u": _component,
+    "radiation": _light, "cloud": _cover, "visibility": _sight, "snow": _depth, "sunshine": _duration,
     "v": _component, "alt": lambda cells: UnitGuess("m"),
 }  # fmt: skip

@@ -70,7 +70,7 @@ def _station(places: PlaceGuess) -> list[str]:
     lines.append(f'from = "{places.source}"')
     if places.source == "name":
         lines.append("pattern = '^([A-Za-z0-9]+)'")
-    lines += [f"{key} = {_text(places.entries[key])}" for key in ("key", "id", "lat", "lon", "alt", "name")
+    lines += [f"{key} = {_text(places.entries[key])}" for key in ("key", "id", "lat", "lon", "alt", "name", "wigos")
               if key in places.entries]  # fmt: skip
     if places.lacks_altitude:
         lines.append("# unsure: nothing gives the altitude: an elevation model does, --dem FILE")

@@ -213,12 +213,16 @@ def test_a_record_is_lifted_window_by_window(tmp_path):
     source = store.write_store(make_stations(30, 12), tmp_path / "in.zarr")
     said, settings = [], PinnSettings(steps=4, days=0.75)
     lifted = lift_to_store(source, tmp_path / "out.zarr", pinn=settings, height=6, announce=said.append)
-    assert lifted.blocks == 2 and len(said) == 1 and "2 networks" in said[0]
+    assert lifted.blocks == 2 and len(said) == 1 and "3 networks" in said[0] and "--no-error" in said[0]
+    assert lifted.has_error
     out = store.open_store(lifted.path, verify="full").load()
     assert out.attrs["method"] == "pinn" and '"seed": 0' in out.attrs["pinn_settings"]
     plain = store.open_store(lift_to_store(source, tmp_path / "plain.zarr", height=6).path).load()
     np.testing.assert_allclose(out["t"].values, plain["t"].values, rtol=1e-6)
     assert np.isfinite(out["u"].values).all() and not np.allclose(out["u"].values, plain["u"].values)
+    # The level of the network's own errors, the map of the detrended lift's.
+    assert (out["u_error"] > 0).all() and not np.allclose(out["u_error"], plain["u_error"])
+    np.testing.assert_allclose(out["t_error"], plain["t_error"], rtol=1e-6)
 
 
 # ---- folds --------------------------------------------------------------------------------------------------------

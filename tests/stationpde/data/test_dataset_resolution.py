@@ -32,6 +32,7 @@ class Settings:
     max_missing: float = 0.9
     missing: dict[str, str] = field(default_factory=dict)
     quality: Literal["full", "gross"] = "full"
+    extra: tuple[str, ...] = ()
 
 
 HOURLY = Settings(3600)

@@ -157,7 +157,7 @@ def test_a_fan_chart_is_drawn_and_packed_for_the_report(run, tmp_path):
         for n, one in enumerate((moment, replace(moment, bands={})))
     )
     assert with_fan != without
-    assert all(len(ends) == 2 for ends in _series(moment)["bands"].values())
+    assert all(len(ends) == len(BAND_LEVELS) for ends in _series(moment)["bands"].values())
     assert all(ends == [] for ends in _series(replace(moment, bands={}))["bands"].values())
 
 

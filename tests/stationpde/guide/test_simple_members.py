@@ -142,7 +142,8 @@ def test_the_season_is_told_where_training_holds_it_twice():
         assert guess.predictors.season is told
         pooled, local = guess.predictors.counts(5, config.data.history)
         assert len(guess.predictors.origins(5)) == pooled
-        plain = FirstGuess(small_config(overrides=("model.guide_season=none",)), days).predictors.counts(5, config.data.history)
+        without = FirstGuess(small_config(overrides=("model.guide_season=none",)), days)
+        plain = without.predictors.counts(5, config.data.history)
         assert (pooled - plain[0], local - plain[1]) == ((10, 10) if told else (0, 0))
 
 

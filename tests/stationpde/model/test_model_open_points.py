@@ -70,7 +70,7 @@ def test_the_first_field_is_the_latest_lifted_one_at_the_start(variant):
     latest = model.sites.lifted(batch.history, departures)[0][:, -1]
     if model.sites.detrends:
         latest = latest - model.base(batch.issue_time).movedim(-1, -2).reshape(latest.shape)
-    torch.testing.assert_close(analysis.field, model.scaling(latest), rtol=0, atol=1e-5)
+    torch.testing.assert_close(analysis.field[:, :5], model.scaling(latest), rtol=0, atol=1e-5)
 
 
 def test_a_gate_of_zero_keeps_the_latest_field_whatever_the_encoder_says():

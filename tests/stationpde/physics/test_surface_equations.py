@@ -285,3 +285,18 @@ def test_small_cells_without_a_rule_are_refused_and_semi_lagrangian_transport_is
         branch("paper", *requested, on=grid(dx=1e3))
     built = branch("paper", *requested, "pde.advection=semi_lagrangian", on=grid(dx=1e3))
     assert torch.isfinite(run(built, air(wind=100.0))).all()
+
+
+def test_where_wind_enters_the_region_values_follow_the_climatology():
+    """A departure is carried in unchanged: the full value at the border changes as its base state does."""
+    system = equations.anomaly(advection="advection_upwind1")
+    others = [name for name in system.term_names if "advection" not in name and not name.endswith("_b")]
+    tendency = system.without(*others).compile(grid(), backend="torch").double()
+    state = air()
+    state = state - state.mean(dim=(0, 2, 3), keepdim=True)
+    state[:, :2] = 0.0
+    base = {name: torch.zeros_like(state[:, 0]) for name in tendency.closure_names}
+    base["u_b"] = torch.full_like(state[:, 0], 30.0)
+    rate = tendency(state, base)
+    assert not rate[..., 0].any()
+    assert rate[:, 2:, :, 1:].ne(0.0).all()

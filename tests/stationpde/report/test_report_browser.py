@@ -8,6 +8,7 @@ import pytest
 from browser_pipe import CHROMIUM, Browser
 from fields.variables import STATE_VARIABLES
 from reported_run import HOSTILE, reported_view
+from reported_uncertainty import uncertain_view
 from stationpde.report import write_page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -119,8 +120,37 @@ def test_a_calibrated_run_has_a_band_around_each_series_on_a_phone_too(quiet, tm
     quiet.look_at(page, 390, 844, phone=True)
     band = "[...document.querySelectorAll('#series .band')].map(p => p.getAttribute('d'))"
     before = quiet.run(band)
-    assert len(before) == len(STATE_VARIABLES) and not any("NaN" in path for path in before)
-    assert "80 of 100" in quiet.run("document.body.textContent")
+    assert len(before) == 3 * len(STATE_VARIABLES) and not any("NaN" in path for path in before)
+    assert "50, 80 and 90 of 100" in quiet.run("document.body.textContent")
     quiet.click("[data-station='7']")
     assert quiet.run(band) != before
     assert quiet.run("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize(("width", "phone"), [(1200, False), (390, True)])
+def test_spread_and_chances_are_layers_of_the_map(quiet, tmp_path, width, phone):
+    quiet.look_at(write_page(uncertain_view(), tmp_path / "uncertain.html"), width, 844, phone=phone)
+    chosen = "const s = document.getElementById('layer'); s.value = layer; s.dispatchEvent(new Event('change'));"
+    pick = f"(layer) => {{ {chosen} }}"
+    hidden = "document.getElementById('limits').hidden"
+    assert quiet.run(hidden)
+    forecast = quiet.run(PIXELS)
+    quiet.run(f"({pick})('spread')")
+    spread = quiet.run(PIXELS)
+    # 2.56 standard deviations of 2 K, five times as wide in the north.
+    assert spread != forecast and quiet.run("document.getElementById('high').textContent") == "25.6 K"
+    quiet.run(f"({pick})('above')")
+    assert not quiet.run(hidden) and quiet.run("document.getElementById('limit').value") == "10"
+    half = quiet.run(PIXELS)
+    limit = "const l = document.getElementById('limit'); l.value = '30'; l.dispatchEvent(new Event('change'));"
+    quiet.run(f"(() => {{ {limit} }})()")
+    assert len({forecast, spread, half, quiet.run(PIXELS)}) == 4
+    assert quiet.run("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_diagrams_of_calibration_have_a_chart_each(quiet, tmp_path):
+    quiet.look_at(write_page(uncertain_view(), tmp_path / "diagrams.html"), 390, 844, phone=True)
+    charts = "[...document.querySelectorAll('#coverage svg, #pit svg, #reliability svg')]"
+    assert quiet.run(f"{charts}.length") == 6 + 6 + 2
+    assert quiet.run(f"{charts}.every(svg => svg.querySelectorAll('path').length >= 2)")
+    assert quiet.run("document.querySelector('#uncertainty table').textContent").count("90.0 %") == 6

@@ -65,7 +65,8 @@ def test_names_that_are_markup_stay_names(html, content):
 
 def test_the_page_says_what_the_forecast_at_a_station_is_made_of(html):
     words = " ".join(Elements(html).words)
-    assert "What the forecast at a station is made of" in words and "linear guess" in words and "validation windows of" in words
+    for phrase in ("What the forecast at a station is made of", "linear guess", "validation windows of"):
+        assert phrase in words
     table = html.partition("made of</h2>")[2].partition("</table>")[0]
     mean = [float(share) for share in re.findall(r">(-?[\d.]+) \(", table)]
     # Five variables; each row adds up to one within the rounding of its cells.

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fields.errors import DataError
+from fields.lift import remoteness
 from fields.windows.windows import Split, Windows
 from stationpde.config.tree import Config
 from stationpde.data.window_source import WindowSource
 from stationpde.uncertainty.calibrate import calibrate_forecaster
 from stationpde.uncertainty.calibration import Calibration
 from stationpde.uncertainty.dressed import ClimatologyForecaster, Dressed
-from stationpde.uncertainty.places import Inflation, remoteness
+from stationpde.uncertainty.places import Inflation
 from stationpde.uncertainty.regression import log_scale, shrunk_effects
 from stationpde.uncertainty.sample import Sample
 from stationpde.uncertainty.signals import VARIABLES, shown
