@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from types import TracebackType
 
 import typer
@@ -80,7 +81,7 @@ def explain(problem: BaseException, words: Sequence[str] = ()) -> Failure:
         return Failure("SPDE-X005", str(problem), ExitCode.RESOURCE, do=f"pip install {_top(problem)}")
     if isinstance(problem, ImportError) and not isinstance(problem, ModuleNotFoundError):
         return Failure("SPDE-X005", str(problem), ExitCode.RESOURCE)
-    if isinstance(problem, OSError) and problem.errno in _MACHINE_FAULTS:
+    if isinstance(problem, OSError) and (problem.errno in _MACHINE_FAULTS or _has_no_place(problem)):
         return Failure("SPDE-X002", str(problem), ExitCode.RESOURCE, do="choose a path with room and access")
     kind = type(problem).__name__
     return Failure(
@@ -146,6 +147,13 @@ _MACHINE_FAULTS = {
     errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.ENAMETOOLONG,
     errno.ENOTDIR, errno.ELOOP, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ETIMEDOUT,
 }  # fmt: skip
+
+
+def _has_no_place(problem: OSError) -> bool:
+    """Tell whether a file cannot be created, as in /proc, or is gone since it was listed; one of ours is a defect."""
+    if problem.errno != errno.ENOENT or not isinstance(problem.filename, str):
+        return False
+    return Path(__file__).parent.parent not in Path(problem.filename).absolute().parents
 
 
 def _usage(problem: typer.TyperException) -> Failure:

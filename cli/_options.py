@@ -160,5 +160,8 @@ def is_typed(context: typer.Context, parameter: str) -> bool:
 
 
 def names_in(text: str | None) -> tuple[str, ...]:
-    """Return the names of ``A,B``, each once, in order."""
-    return tuple(dict.fromkeys(filter(None, (part.strip() for part in (text or "").split(",")))))
+    """Return the names of ``A,B``, each once, in order; commas alone, of empty variables of a shell, are refused."""
+    names = tuple(dict.fromkeys(filter(None, (part.strip() for part in (text or "").split(",")))))
+    if text and not names:
+        raise typer.BadParameter(f"'{text}' names nothing; is a variable of the shell unset?")
+    return names

@@ -150,6 +150,8 @@ def _load(module: str | None) -> list[str]:
     is_file = path.suffix == ".py"
     if is_file and not path.is_file():
         raise typer.BadParameter(f"there is no file {module}")
+    if not is_file and not all(part.isidentifier() for part in module.split(".")):
+        raise typer.BadParameter(f"{module} is neither a file that ends in .py nor the name of a module")
     sys.path.insert(0, str(path.parent.resolve() if is_file else Path.cwd()))
     before = set(operators.list())
     try:
@@ -160,6 +162,12 @@ def _load(module: str | None) -> list[str]:
         # The module is the user's: what it raises is no defect of ours.
         kind = type(problem).__name__
         raise typer.BadParameter(f"{module} fails when it is imported: {kind}: {problem}") from problem
+    except SystemExit as problem:  # it would end the command as if all checks had passed
+        raise typer.BadParameter(f"{module} ends the process when it is imported: {problem!r}") from problem
+    except ModuleNotFoundError as problem:
+        if is_file or problem.name != module.partition(".")[0]:
+            raise
+        raise typer.BadParameter(f"there is no module {module}; a file of your own ends in .py") from problem
     fresh = [name for name in operators.list() if name not in before or operators[name].owner == loaded.__name__]
     if not fresh:
         raise typer.BadParameter(f"{module} declares no operator; @pde_ops.operator does")

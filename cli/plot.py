@@ -162,7 +162,7 @@ def spread(
     at: At = None,
     variable: Variable = "t",
     exceed: Annotated[
-        str | None, typer.Option(metavar='"ff>10 m/s"', help="Draw the probability of a threshold as well.")
+        str | None, typer.Option(metavar='"t<0 degC"', help="Draw the probability of a threshold as well.")
     ] = None,
     lead: Annotated[int | None, typer.Option(min=1, metavar="N", help="Steps ahead; the last by default.")] = None,
     dem: Dem = None,

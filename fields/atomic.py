@@ -52,6 +52,7 @@ _LONGEST_NAME = 255
 _MARK = ".tmp-"
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_ACCESS = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_PLACE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EEXIST}
 
 
 def as_path(value: object) -> Path:
@@ -268,11 +269,19 @@ def machine_faults(path: Path, needed: int | None = None) -> Iterator[None]:
                 code="SPDE-D061",
                 do="choose a directory that you may write to",
             ) from problem
-        if problem.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EEXIST):
+        # A folder of the kernel, such as /proc, takes no file and says that there is no such one.
+        is_refused = problem.errno == errno.ENOENT and not path.exists() and path.parent.is_dir()
+        if problem.errno in _NO_PLACE or is_refused:
             raise UsageError(
                 f"cannot write to {path}: {problem.strerror}", code="SPDE-D004", do="choose another path"
             ) from problem
         raise
+    except RuntimeError as problem:  # `Path.resolve` of a link to itself
+        if "Symlink loop" not in str(problem):
+            raise
+        raise UsageError(
+            f"cannot write to {path}: it is a link to itself", code="SPDE-D004", do="choose another path"
+        ) from problem
 
 
 def _no_room(path: Path, needed: int | None, problem: OSError) -> ResourceError:

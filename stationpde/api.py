@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +90,8 @@ class StationPDE:
         max_age: str | int | None = None,
         options: IngestOptions | None = None,
         accept: str | Iterable[str] = (),
-        quantiles: Sequence[float] | None = None,
-        exceed: str | Iterable[str] = (),
+        quantiles: float | Iterable[float] | None = None,
+        exceed: str | Iterable[str] | None = None,
         members: int = 0,
     ) -> xr.Dataset:
         """Compute the forecast at stations.
@@ -120,8 +120,8 @@ class StationPDE:
         age = parse_span(max_age) if isinstance(max_age, str) else max_age
         request = forecasting.ForecastRequest(
             at, stations, horizon, age, options=options, accept=tuple(forecasting.accepted_names(accept)),
-            quantiles=None if quantiles is None else tuple(quantiles),
-            exceed=(exceed,) if isinstance(exceed, str) else tuple(exceed), members=members,
+            quantiles=None if quantiles is None else _listed(quantiles),
+            exceed=() if exceed is None else _listed(exceed), members=members,
         )  # fmt: skip
         return forecasting.forecast(self._runs, observations, request)
 
@@ -188,3 +188,13 @@ class StationPDE:
     def write(forecast: xr.Dataset, path: str | Path, *, force: bool = False) -> Path:
         """Write a forecast to zarr, NetCDF, parquet or CSV, by the ending of the name."""
         return write_forecast(forecast, path, force=force)
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    """Return several values as they are, and one as the only one."""
+    if isinstance(value, str | bytes):
+        return (value,)
+    try:
+        return tuple(value)
+    except TypeError:
+        return (value,)

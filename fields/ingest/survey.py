@@ -228,7 +228,14 @@ def _report_missing(surveyed: Survey, source: Source, command: str) -> None:
     """Add findings about variables that are missing everywhere, or almost."""
     report = surveyed.report
     reference = f"{command} --missing p={PressureKind.STANDARD_ATMOSPHERE.option}"
-    for name in surveyed.absent_variables():
+    absent = surveyed.absent_variables()
+    for name in absent:
+        if name == "psl" and "p" in surveyed.counts and "p" not in absent:
+            report.notice(
+                "SPDE-D019", "psl is missing everywhere: the pressure at the stations is read without it",
+                where=locate(source.label, name),
+            )  # fmt: skip
+            continue
         if name in ("p", "psl"):
             do = reference
         else:

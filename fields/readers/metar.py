@@ -38,6 +38,8 @@ _MARK = re.compile(
 )
 # Headings of bulletins, and lines that hold nothing but a type or a number.
 _HEADING = re.compile(r"[A-Z]{4}\d\d\s+[A-Z]{4}\s+\d{6}.*|METAR|SPECI|\d{3}")
+_AIR = re.compile(r"(?<=\s)(M?\d\d)/(M?\d\d)?(?=\s|$)")
+_SETTING = re.compile(r"(?<=\s)([AQ])(\d{4})(?=\s|$)")
 _TENTHS = re.compile(r"\bT([01])(\d{3})([01])(\d{3})\b")
 _SEA_LEVEL = re.compile(r"\bSLP(\d{3})\b")
 _LONGEST = 2000
@@ -136,6 +138,8 @@ class _Decoder:
         sea = _SEA_LEVEL.search(body)
         level = np.nan if sea is None else float(sea[1]) / 10 + (900 if int(sea[1]) >= 500 else 1000)
         setting = float(report.altimeter) * 33.8638866667  # inches of mercury
+        if np.isnan([t, td, setting]).all():  # a group that MetPy does not know ends its reading: P6SM, 27018KMH
+            t, td, setting = _after_unknown_group(body.partition(" RMK")[0])
         return [t, td, float(report.wind_direction), float(report.wind_speed), setting, level]
 
 
@@ -150,6 +154,19 @@ def _joined(text: str) -> list[tuple[int, str]]:
         else:
             reports.append((number, line.strip()))
     return reports
+
+
+def _after_unknown_group(body: str) -> tuple[float, float, float]:
+    """Return temperature, dew point [°C] and altimeter setting [hPa] of their own groups; NaN where there is none."""
+    air, setting = _AIR.search(body), _SETTING.search(body)
+    t, td = (np.nan, np.nan) if air is None else (_signed(air[1]), _signed(air[2]))
+    if setting is None:
+        return t, td, np.nan
+    return t, td, float(setting[2]) * (0.338638866667 if setting[1] == "A" else 1.0)
+
+
+def _signed(group: str | None) -> float:
+    return float(group.replace("M", "-")) if group else np.nan
 
 
 def _date(digits: str) -> datetime | None:

@@ -242,8 +242,10 @@ class Config(Section):
         """Return the configuration that forecasts at stations from the guide alone: no field is evolved or trained."""
         if self.model.guide == "none":
             raise ConfigError(
-                f"a forecast at stations alone is made of first guesses, and variant '{self.variant}' has none",
-                code="SPDE-C001", where="--stations-only", do="--variant default",
+                "a forecast at stations alone is made of first guesses, and this configuration has none",
+                code="SPDE-C001", where="--stations-only",
+                do="--variant default" if self.variant != "default" else "leave out what takes the guide away: "
+                "--ablate no_guide, --set model.guide=none, or that line of the file",
             )  # fmt: skip
         change = {
             "model": {"pde_branch": False, "data_branch": False, "station_head": False},

@@ -32,7 +32,7 @@ from stationpde.evaluation.scoring import score, thinned, windows_to_score
 from stationpde.evaluation.significance import compare_days
 from stationpde.evaluation.uncertain import distribution_scores
 from stationpde.extras import extras_of
-from stationpde.forecasting import Gates, check_sample, check_unseen, model_for_record
+from stationpde.forecasting import Gates, check_sample, check_uncalibrated, check_unseen, model_for_record
 from stationpde.model import ModelLearner
 from stationpde.uncertainty import calibration_of
 
@@ -103,6 +103,8 @@ def evaluate_run(
     source = WindowSource.of(series, config)
     starts = thinned(windows_to_score(source, request.stride), request.windows)
     check_unseen(gates, run, source, starts)
+    if calibration is not None:
+        check_uncalibrated(gates, calibration, source, starts)
     blind = without_test(source)
     forecasters: dict[str, Predictor] = {"run": ModelLearner(model)}
     for name in request.against:

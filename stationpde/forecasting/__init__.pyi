@@ -26,6 +26,7 @@ from .places import with_altitudes as with_altitudes
 from .programs import programs_of as programs_of
 from .programs import write_programs as write_programs
 from .records import check_sample as check_sample
+from .records import check_uncalibrated as check_uncalibrated
 from .records import check_unseen as check_unseen
 from .records import model_for_record as model_for_record
 from .rollout import Rollout as Rollout

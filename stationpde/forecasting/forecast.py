@@ -155,6 +155,9 @@ def forecast(
     start = start_of(runs, observations, request)
     window, models = start.window, start.models
     members, audits, parts, more = [], [], [], []
+    leads = min(start.horizon, *(run.model.config.data.horizon for run in runs))
+    if calibrations and leads < start.horizon:
+        start.gates.warn(f"quantiles, probabilities and scenarios end {leads} steps ahead, as the calibration does")
     for number, model in enumerate(models):
         output, present = run_model(model, window, start.horizon)
         more.append(extras_at(runs[number], model, output, window))
@@ -162,7 +165,7 @@ def forecast(
         members.append(clipped(output.observed)[0].double().cpu().numpy())
         if calibrations:
             history, _ = history_of(model, window)
-            parts.append(distributions_at(calibrations[number], model, output, history, window.issue_time))
+            parts.append(distributions_at(calibrations[number], model, output, history, window.issue_time, leads))
     checked = combined(audits)
     check_result(start, checked, runs)
     result = with_extras(forecast_dataset(np.stack(members), start, present, checked, runs), more, request.quantiles)

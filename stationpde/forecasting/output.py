@@ -19,7 +19,7 @@ import xarray as xr
 from fields import atomic, store
 from fields.errors import printable
 from fields.times import format_iso
-from fields.variables import EXTRA_VARIABLES, display_unit, to_display
+from fields.variables import EXTRA_VARIABLES, cf_attributes, display_unit, to_display
 from stationpde.errors import UsageError
 from stationpde.uncertainty import VARIABLES as DISTRIBUTED
 
@@ -125,6 +125,7 @@ def _csv(ds: xr.Dataset, target: Path, force: bool) -> None:
     for name, values in columns.items():
         base = re.sub(r"_(q[0-9.]+|m[0-9]+)$", "", name.removesuffix("_spread"))
         if base in DISTRIBUTED or base in EXTRA_VARIABLES:
+            _require_si(ds, base, name)
             spread = name.endswith("_spread")
             heads.append(f"{name}[{display_unit(base, difference=spread)}]")
             shown.append([f"{x:.2f}" for x in to_display(base, values.astype(np.float64), difference=spread)])
@@ -140,6 +141,20 @@ def _csv(ds: xr.Dataset, target: Path, force: bool) -> None:
     writer.writerows(zip(*shown, strict=True))
     with atomic.machine_faults(target):
         atomic.write_file(target, text.getvalue().encode())
+
+
+def _require_si(ds: xr.Dataset, base: str, column: str) -> None:
+    """Refuse a variable that was put into another unit: the heading of its column would be wrong."""
+    source = next((name for name in (column, f"{base}_quantile", f"{base}_member") if name in ds), base)
+    if column.startswith(f"{base}_m"):
+        source = f"{base}_member"
+    unit = str(ds[source].attrs.get("units", ""))
+    ours = cf_attributes(base)["units"]
+    if unit not in ("", ours):
+        raise UsageError(
+            f"`{column}` is in [{printable(unit[:40])}], a forecast has it in [{ours}]", code="SPDE-T120",
+            do="give what `forecast` returned, or write yours with xarray or pandas",
+        )  # fmt: skip
 
 
 def _cell(value: Any) -> str:

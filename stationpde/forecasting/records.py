@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from stationpde.data import WindowSource
     from stationpde.model import StationPDEModel
     from stationpde.runs import LoadedRun
+    from stationpde.uncertainty import Calibration
 
-__all__ = ["check_sample", "check_unseen", "model_for_record"]
+__all__ = ["check_sample", "check_uncalibrated", "check_unseen", "model_for_record"]
 
 Array = np.ndarray[Any, Any]
 
@@ -70,6 +71,24 @@ def check_unseen(gates: Gates, run: LoadedRun, source: WindowSource, starts: Arr
             f"{seen:,} of {counted(len(starts), 'test window')} lie in times that the run was trained on",
             why=f"training and validation saw {format_time(first)} to {format_time(last)}: such scores are no test",
             do="give the record of training, or one that goes on after it",
+        )  # fmt: skip
+    gates.close()
+
+
+def check_uncalibrated(gates: Gates, calibration: Calibration, source: WindowSource, starts: Array) -> None:
+    """Refuse test windows with forecast times that a calibration was fitted on: their coverage is no test."""
+    first, last = calibration.facts.get("fitted_from"), calibration.facts.get("fitted_until")
+    if first is None or last is None:
+        return
+    spec, time = source.windows.spec, source.series.time
+    begins, ends = time[starts + min(spec.history, spec.length - 1)], time[starts + spec.length - 1]
+    seen = int(((begins <= last) & (ends >= first)).sum())
+    if seen:
+        gates.refuse(
+            SEEN_TIMES, "SPDE-T121",
+            f"{seen:,} of {counted(len(starts), 'test window')} lie in times that the run was calibrated on",
+            why=f"the calibration saw {format_time(first)} to {format_time(last)}: such coverage is no test",
+            do="calibrate on the record of training, or give one that goes on after the calibration",
         )  # fmt: skip
     gates.close()
 

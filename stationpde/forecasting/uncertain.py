@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from fields.units import conversion
 from fields.variables import cf_attributes, from_display
 from stationpde.errors import UsageError
 from stationpde.physics import clipped
@@ -64,12 +65,13 @@ def calibrations_of(runs: Sequence[LoadedRun], request: ForecastRequest) -> list
 
 
 def distributions_at(
-    calibration: Calibration, model: StationPDEModel, output: Forecast, history: Array, issue_time: int
-) -> Distributions:
-    """Return the distributions of a forecast of one window at the stations of its model."""
+    calibration: Calibration, model: StationPDEModel, output: Forecast, history: Array, issue_time: int,
+    leads: int | None = None,
+) -> Distributions:  # fmt: skip
+    """Return the distributions of a forecast of one window at the stations of its model; of its first ``leads``."""
     stations = model.sites.stations
-    forecast = clipped(output.observed).double().cpu().numpy()
-    guesses = None if output.guesses is None else output.guesses.double().cpu().numpy()
+    forecast = clipped(output.observed[:, :leads]).double().cpu().numpy()
+    guesses = None if output.guesses is None else output.guesses[:, :, :leads].double().cpu().numpy()
     step = model.config.data.step_seconds
     signals = signals_of(history[None], forecast, np.array([issue_time]), step, stations.lon, guesses)
     trained = model.sites.number.cpu().numpy() >= 0
@@ -97,12 +99,16 @@ def with_distributions(
     forecast: xr.Dataset, distributions: Distributions, request: ForecastRequest, copula: Copula | None,
     stations: Stations, issue_time: int,
 ) -> xr.Dataset:  # fmt: skip
-    """Add quantiles, the speed of the wind, probabilities and joint scenarios to a forecast."""
+    """Add quantiles, the speed of the wind, probabilities and joint scenarios to a forecast.
+
+    Leads that no distribution reaches, beyond the horizon of training, are missing in them.
+    """
     levels = DEFAULT_LEVELS if request.quantiles is None else request.quantiles
+    leads = forecast.sizes["time"]
     variables: dict[str, Any] = {}
     for name in distributions.names if levels else ():
         about = cf_attributes(name)
-        values = from_display(name, distributions.quantiles(name, (*levels, 0.5))[0])
+        values = _lengthened(from_display(name, distributions.quantiles(name, (*levels, 0.5))[0]), leads, 0)
         if name not in forecast:
             variables[name] = (
                 ("time", "station"), values[..., -1].astype(np.float32),
@@ -127,9 +133,16 @@ def with_distributions(
         for name, values in drawn.items():
             about = cf_attributes(name)
             about["long_name"] += ", joint scenarios"
-            cells = from_display(name, values).astype(np.float32)
+            cells = _lengthened(from_display(name, values), leads, 1).astype(np.float32)
             forecast[f"{name}_member"] = (("member", "time", "station"), cells, about)
     return forecast
+
+
+def _lengthened(values: Array, leads: int, axis: int) -> Array:
+    """Return values whose leads are continued by missing ones."""
+    width = [(0, 0)] * values.ndim
+    width[axis] = (0, leads - values.shape[axis])
+    return np.pad(values.astype(np.float64), width, constant_values=np.nan)
 
 
 @xr.register_dataset_accessor("exceedance")
@@ -155,6 +168,7 @@ class Exceedance:
         threshold, forecast = Threshold.parse(text), self._forecast
         if self.distributions is not None and threshold.name in self.distributions.names:
             below = self.distributions.probability_below(threshold.name, threshold.value)[0]
+            below = _lengthened(below, forecast.sizes["time"], 0)
         elif f"{threshold.name}_quantile" in forecast:
             below = self._from_quantiles(threshold)
         else:
@@ -164,16 +178,40 @@ class Exceedance:
             )  # fmt: skip
         words = "above" if threshold.is_above else "below"
         about = {"units": "1", "long_name": f"Probability of {threshold.text}", "threshold": threshold.text}
-        values = (1.0 - below if threshold.is_above else below).astype(np.float32)
+        values = 1.0 - below if threshold.is_above else below
+        certain = threshold.certain()
+        if certain is not None:
+            values = np.where(np.isfinite(values), certain, np.nan)
         coords = {name: forecast[name] for name in ("time", "lead", "station") if name in forecast.coords}
-        return xr.DataArray(values, coords, ("time", "station"), f"{threshold.name}_{words}", about)
+        return xr.DataArray(values.astype(np.float32), coords, ("time", "station"), f"{threshold.name}_{words}", about)
 
     def _from_quantiles(self, threshold: Threshold) -> Array:
-        quantiles = self._forecast[f"{threshold.name}_quantile"].transpose("time", "station", "quantile")
-        levels = quantiles["quantile"].values
+        """Read the probability of less between the quantiles, in the unit that they have."""
+        name = f"{threshold.name}_quantile"
+        quantiles = self._forecast[name]
+        lost = [dimension for dimension in ("time", "station", "quantile") if dimension not in quantiles.dims]
+        if lost:
+            raise _unreadable(f"`{name}` has no dimension `{lost[0]}`", "select with a list, such as isel(station=[0])")
+        levels = np.asarray(quantiles["quantile"].values, np.float64)
+        if not ((levels > 0.0) & (levels < 1.0)).all() or len(np.unique(levels)) < len(levels):
+            raise _unreadable(
+                "the levels of `quantile` do not lie between 0 and 1, each once", "give the forecast itself"
+            )
+        unit = str(quantiles.attrs.get("units", ""))
+        if not unit:
+            raise _unreadable(
+                f"`{name}` has no units attribute", "keep the attributes: xr.set_options(keep_attrs=True)"
+            )
+        order = np.argsort(levels)
+        cells = quantiles.transpose("time", "station", "quantile").values[..., order].astype(np.float64)
+        values, levels = conversion(threshold.name, unit).to_si(cells), levels[order]
         limit = float(from_display(threshold.name, threshold.value))
-        below = np.empty(quantiles.shape[:2])
-        for place in np.ndindex(*below.shape):
-            values = quantiles.values[place].astype(np.float64)
-            below[place] = np.interp(limit, values, levels, left=0.5 * levels[0], right=0.5 * (1.0 + levels[-1]))
+        below = np.full(values.shape[:2], np.nan)
+        for place in zip(*np.nonzero(np.isfinite(values).all(axis=-1)), strict=True):
+            outside = {"left": 0.5 * levels[0], "right": 0.5 * (1.0 + levels[-1])}
+            below[place] = np.interp(limit, values[place], levels, **outside)
         return below
+
+
+def _unreadable(what: str, do: str) -> UsageError:
+    return UsageError(f"no probability can be read: {what}", code="SPDE-Q013", do=do)

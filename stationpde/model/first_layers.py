@@ -54,10 +54,14 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedNetwork:
-    """Two convolutions with a SiLU between them, prepared for a forecast; attributes as in `apply_network`."""
+    """Two convolutions with a SiLU between them, prepared for a forecast; attributes as in `apply_network`.
+
+    ``each`` is that of every lead, and ``each_ahead`` the same in one piece.
+    """
 
     first: Float[Tensor, "hidden tap"]
     each: Sequence[Float[Tensor, "batch hidden"]]
+    each_ahead: Float[Tensor, "lead batch hidden"]
     lasting: Float[Tensor, "hidden cell"]
     factor: Float[Tensor, "hidden cell"] | None
     shift: Float[Tensor, "hidden cell"] | None
@@ -82,7 +86,7 @@ class PreparedNetwork:
         last_bias = cast(Tensor, last.convolution.bias)
         joined = torch.cat(changing, dim=1).flatten(1)
         by_lead = each.unbind(0)
-        return cls(joined, by_lead, lasting[0].flatten(1), factor, shift, last.convolution.weight, last_bias)
+        return cls(joined, by_lead, each, lasting[0].flatten(1), factor, shift, last.convolution.weight, last_bias)
 
     def __call__(self, conditions: LeadConditions, fields: Tensor, more: Tensor | None = None) -> Tensor:
         """Apply the network to fields, and to as many ``more`` if it sees them."""
@@ -123,8 +127,12 @@ def conditions_ahead(
     conditions: Conditions,
     valid_time: Int64[Tensor, "lead batch"],
     prepare: Mapping[nn.Module, Callable[[Ahead], Any]],
+    join: Callable[[dict[nn.Module, Any]], None] | None = None,
 ) -> Sequence[Tensor]:
-    """Return B_t of every lead, from the first; modules are prepared where the kernel of networks runs."""
+    """Return B_t of every lead, from the first; modules are prepared where the kernel of networks runs.
+
+    ``join`` may add what it computes from all that has been prepared.
+    """
     leads, batch = valid_time.shape
     number = torch.arange(1, leads + 1, device=valid_time.device).repeat_interleave(batch)[:, None, None]
     fields = conditions.step(valid_time.flatten(), number)
@@ -137,4 +145,6 @@ def conditions_ahead(
     passing = fields[:, -(TIME_FEATURES + 1) :, 0, 0].unflatten(0, (leads, batch))
     ahead = Ahead(places, passing, by_lead, cells.solar)
     prepared = {module: make(ahead) for module, make in prepare.items()}
+    if join is not None:
+        join(prepared)
     return [LeadConditions.of(each, n, cells.solar, prepared) for n, each in enumerate(by_lead.unbind(0))]

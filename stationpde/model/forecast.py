@@ -39,7 +39,11 @@ class Forecast:
 
     @property
     def guesses(self) -> Float[Tensor, "guess batch lead station channel"] | None:
-        """What the forecast mixes, as observed variables: its guesses and the field's own; None without guesses."""
+        """What the forecast mixes, as observed variables: its guesses and the field's own; None without guesses.
+
+        Guesses are of the trained leads, the field's may be of fewer or more: these are the leads of both.
+        """
         if self.guided is None or self.unguided is None:
             return None
-        return torch.cat([self.guided, to_observed(self.unguided)[None]])
+        leads = min(self.guided.shape[2], self.unguided.shape[1])
+        return torch.cat([self.guided[:, :, :leads], to_observed(self.unguided[:, :leads])[None]])

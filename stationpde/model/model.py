@@ -28,8 +28,9 @@ from stationpde.model.data_branch import DataBranch
 from stationpde.model.encoder import HistoryEncoder
 from stationpde.model.extended_terms import tendencies_of
 from stationpde.model.first_guess import FirstGuess
-from stationpde.model.first_layers import Ahead, conditions_ahead
+from stationpde.model.first_layers import Ahead, LeadConditions, conditions_ahead
 from stationpde.model.forecast import Forecast
+from stationpde.model.lead_kernel import LeadProgram
 from stationpde.model.maps import lift_station_increments
 from stationpde.model.pde_branch import PDEBranch, has_base, residual_of
 from stationpde.model.region import Region
@@ -205,7 +206,15 @@ class StationPDEModel(nn.Module):
             by_lead: Iterable[Tensor | None] = repeat(None) if bases is None else bases.unbind(0)
         else:
             by_lead = repeat(None)
-        return zip(conditions_ahead(self.conditions, times, prepare), by_lead, strict=False)
+        return zip(conditions_ahead(self.conditions, times, prepare, self._join_prepared), by_lead, strict=False)
+
+    def _join_prepared(self, prepared: dict[nn.Module, Any]) -> None:
+        """Add what equations and router need of all that modules have prepared, where they are one function."""
+        branch, router = self.pde_branch, self.router
+        if router is None or branch is None or (drive := prepared[branch]) is None:
+            return
+        closure = None if branch.closure is None else prepared[branch.closure]
+        prepared[self] = LeadProgram.of(drive, closure, prepared[router])
 
     def analyse(
         self, history: Tensor, issue_time: Tensor, shown: Bool[Tensor, "batch station"] | None = None
@@ -278,6 +287,10 @@ class StationPDEModel(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Advance the scaled field by one interval, from B_t of its end and the base state of its start."""
         physics = None
+        if isinstance(conditions, LeadConditions):
+            program: LeadProgram | None = conditions.prepared.get(self)
+            if program is not None and self.data_branch is not None and program.takes(field):
+                return program(field, self.data_branch(field, conditions), conditions)
         if self.pde_branch is not None:
             physics = self.pde_branch(field, base, conditions, self.carried, tendencies, lead)
         return self.interval_end(field, physics, conditions)

@@ -25,8 +25,8 @@ from pde_ops.backends.fused.build import load_library
 from pde_ops.backends.fused.engine import choose_engine
 from pde_ops.transforms import is_transforming
 
-__all__ = ["addresses", "apply_network", "dense", "is_compiled_here", "kernel_of", "require_shapes", "run_backward",
-           "run_forward"]  # fmt: skip
+__all__ = ["addresses", "apply_network", "dense", "is_compiled_here", "kernel", "kernel_of", "require_shapes",
+           "run_backward", "run_forward"]  # fmt: skip
 
 _TAPS = 9
 _MOST_SUMS = 8  # results for which `network.c` has registers
@@ -62,7 +62,8 @@ def apply_network(
     by_sun = sun is not None and sun.requires_grad and torch.is_grad_enabled()
     if by_sun or not len(fields):  # nor does it add up derivatives of no sample
         return by_torch(*inputs)
-    outputs: Tensor = _Network.apply(*inputs)
+    # Copied here where they must be: a copy within the function would have no history for second derivatives.
+    outputs: Tensor = _Network.apply(*[dense(tensor) for tensor in inputs])
     return outputs
 
 
@@ -140,12 +141,12 @@ class _Kernel:
         self.end_back.argtypes, self.end_back.restype = [size, *[pointer] * 4], None
 
 
-_kernel = functools.cache(_Kernel)
+kernel = functools.cache(_Kernel)
 
 
 def kernel_of(fields: Tensor, last: Tensor) -> _Kernel:
     """Return the kernel for the dtype and channels of fields, and the weights of a last layer."""
-    return _kernel(int(fields.dtype == torch.float64), last.shape[1], last.shape[0], fields.shape[1])
+    return kernel(int(fields.dtype == torch.float64), last.shape[1], last.shape[0], fields.shape[1])
 
 
 def addresses(tensors: Sequence[Tensor | None]) -> bytes:
@@ -158,11 +159,11 @@ def run_forward(dense: Sequence[Tensor | None], *, recorded: bool) -> tuple[Tens
     fields, last = dense[0], dense[8]
     assert fields is not None and last is not None
     batch, _, ny, nx = fields.shape
-    kernel = kernel_of(fields, last)
-    before = fields.new_empty(batch, last.shape[1], kernel.values(ny, nx)) if recorded else None
+    here = kernel_of(fields, last)
+    before = fields.new_empty(batch, last.shape[1], here.values(ny, nx)) if recorded else None
     outputs = fields.new_empty(batch, last.shape[0], ny, nx)
     threads, recording = torch.get_num_threads(), 0 if before is None else before.data_ptr()
-    if kernel.forward(addresses(dense), batch, ny, nx, recording, outputs.data_ptr(), threads):
+    if here.forward(addresses(dense), batch, ny, nx, recording, outputs.data_ptr(), threads):
         raise MemoryError("no memory for the planes of a network")
     return outputs, before
 
@@ -196,9 +197,8 @@ def dense(tensor: Tensor | None) -> Tensor | None:
 class _Network(Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor | None) -> Tensor:
-        here = [dense(tensor) for tensor in inputs]
-        outputs, before = run_forward(here, recorded=any(ctx.needs_input_grad))
-        ctx.save_for_backward(before, *here)
+        outputs, before = run_forward(inputs, recorded=any(ctx.needs_input_grad))
+        ctx.save_for_backward(before, *inputs)
         return outputs
 
     @staticmethod

@@ -15,6 +15,7 @@ from torch.nn.functional import silu
 from stationpde.config import Config
 from stationpde.model.climate import StateStatistics
 from stationpde.model.convolutions import zero_
+from stationpde.model.head_kernel import apply_head, apply_layer, runs_head_here, runs_layer_here
 from stationpde.physics import DAY, PLACES, STATE, TIME_FEATURES, View, time_features
 
 if TYPE_CHECKING:
@@ -66,13 +67,20 @@ class StationHead(nn.Module):
 
     def remember(self, lasting: Float[Tensor, "batch station lasting"]) -> Float[Tensor, "batch station hidden"]:
         """Return the part of the first layer that holds for every lead."""
-        memory: Tensor = self.lasting(lasting)
+        layer = self.lasting
+        if runs_layer_here(lasting, layer.weight, layer.bias):
+            return apply_layer(lasting, layer.weight, layer.bias)
+        memory: Tensor = layer(lasting)
         return memory
 
     def forward(
         self, memory: Float[Tensor, "*batch station hidden"], passing: Float[Tensor, "*batch station passing"]
     ) -> Float[Tensor, "*batch station channel"]:
         """Return residuals, SI; of several leads where ``passing`` has them as a further dimension."""
+        middle, last = self.middle, self.last
+        weights = (self.passing.weight, middle.weight, middle.bias, last.weight, last.bias, self.scale)
+        if runs_head_here(memory, passing, *weights):
+            return apply_head(memory, passing, *weights)
         scaled: Tensor = self.last(silu(self.middle(silu(memory + self.passing(passing)))))
         return scaled * self.scale
 

@@ -51,6 +51,11 @@ class Surroundings:
     middle: int
     largest: float
 
+    @property
+    def geometry(self) -> tuple[Tensor, Tensor]:
+        """Stretch and turn of the grid, as the kernel takes them."""
+        return self.slopes.stretch, self.slopes.turn
+
 
 def apply_terms(
     fields: Float[Tensor, "batch 5 y x"],
@@ -151,7 +156,7 @@ Scale = tuple[Tensor, Tensor]  # by which fields are multiplied, and what is add
 
 
 def _geometry(surroundings: Surroundings | None) -> tuple[Tensor | None, Tensor | None]:
-    return (None, None) if surroundings is None else (surroundings.slopes.stretch, surroundings.slopes.turn)
+    return (None, None) if surroundings is None else surroundings.geometry
 
 
 def run_forward(

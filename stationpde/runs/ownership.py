@@ -12,7 +12,7 @@ from typing import Any
 
 from stationpde.errors import ConfigError, CorruptArtefactError
 
-__all__ = ["FOREIGN", "require_inside", "require_own"]
+__all__ = ["FOREIGN", "require_inside", "require_own", "require_own_calibration"]
 
 FOREIGN = "SPDE-T056"
 """Code of a checkpoint that is intact and of another run: it is refused, never skipped."""
@@ -54,6 +54,23 @@ def require_own(manifest: Mapping[str, Any], record: Mapping[str, Any], checkpoi
             code="SPDE-T056", where=str(checkpoint),
             do=f"{_verify(run)}   names what is not the run's; move that away",
         )  # fmt: skip
+
+
+def require_own_calibration(content: Mapping[str, Any], record: Mapping[str, Any], path: Path, do: str) -> None:
+    """Refuse a calibration of another run: one whose configuration, data or seed is not that of ``run.json``.
+
+    Raises
+    ------
+    CorruptArtefactError
+    """
+    facts = content.get("facts")
+    for key, name in _NAMES.items():
+        here, there = record.get(key), facts.get(key) if isinstance(facts, Mapping) else None
+        if here is not None and there is not None and here != there:
+            raise CorruptArtefactError(
+                f"{path.name} is of another run: its {name} is not that of run.json", code="SPDE-Q002",
+                where=str(path), do=do,
+            )  # fmt: skip
 
 
 def _verify(run: Path) -> str:

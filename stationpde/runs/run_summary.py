@@ -49,11 +49,18 @@ def inspect(run: RunDirectory) -> dict[str, Any]:
     if run.result_path.exists():
         problems[run.result_path.name] = _problem(run.result)
     if run.calibration_path.exists():
-        problems[run.calibration_path.name] = _problem(lambda: read_sealed(run.calibration_path))
+        problems[run.calibration_path.name] = _problem(lambda: _check_calibration(run))
     for path in checkpoint_files.listed(run.checkpoints):
         problems[path.name] = _problem(partial(_check_checkpoint, run, path))
     problems["metrics.jsonl"] = _problem_of_metrics(run)
     return {"ok": not any(problems.values()), "files": problems}
+
+
+def _check_calibration(run: RunDirectory) -> None:
+    """Check a calibration by its seal and by the record of the run; what it holds is checked where it is read."""
+    content = read_sealed(run.calibration_path)
+    if _problem(run.record) is None:
+        ownership.require_own_calibration(content, run.record(), run.calibration_path, f"calibrate {run.path} again")
 
 
 def _check_checkpoint(run: RunDirectory, path: Path) -> None:

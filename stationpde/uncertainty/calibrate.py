@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from fields.errors import DataError
 from fields.progress import Tracker, Watcher
 from fields.times import DAY, format_time
 from stationpde.data import WindowSource
+from stationpde.errors import UsageError
 from stationpde.model import ModelLearner
-from stationpde.uncertainty.calibration import Calibration, write_calibration
+from stationpde.uncertainty.calibration import CALIBRATION, Calibration, write_calibration
 from stationpde.uncertainty.copula import Copula
 from stationpde.uncertainty.fit import fit_marginal
 from stationpde.uncertainty.places import Inflation, learn_inflation
@@ -52,6 +54,7 @@ def calibrate_run(run: LoadedRun, series: StationSeries, watcher: Watcher | None
         If the record is of another network, or has too few windows that training has not seen.
     """
     config = run.model.config
+    _require_place(run)
     _require_network(run, series)
     source = WindowSource.of(series, config)
     starts = _unseen_windows(run, source)
@@ -70,7 +73,7 @@ def calibrate_run(run: LoadedRun, series: StationSeries, watcher: Watcher | None
     facts = {
         **calibration.facts, "checkpoint": run.checkpoint,
         **{key: run.record.get(key) for key in ("config_hash", "seed", "data_fingerprint")},
-        "fitted_on": series.fingerprint,
+        "fitted_on": series.fingerprint, **_times_of(source, starts),
     }  # fmt: skip
     whole = Calibration(calibration.marginals, calibration.stations, inflation, facts, calibration.copula)
     write_calibration(whole, run.path)
@@ -127,6 +130,23 @@ def _is_observed(series: StationSeries, config: Config, name: str) -> bool:
     if name == "ff":
         return _is_observed(series, config, "u") and _is_observed(series, config, "v")
     return name in config.data.scored and bool(dict(zip(series.variables, series.scored, strict=True))[name])
+
+
+def _times_of(source: WindowSource, starts: Array) -> dict[str, int]:
+    """Return the first and the last time of the forecasts that a calibration is fitted on."""
+    time, spec = source.series.time, source.windows.spec
+    first, last = min(starts, default=0), max(starts, default=0)
+    return {"fitted_from": int(time[first + spec.history]), "fitted_until": int(time[last + spec.length - 1])}
+
+
+def _require_place(run: LoadedRun) -> None:
+    """Refuse to compute what could not be written: a folder or a pipe has the name of the calibration."""
+    path = run.path / CALIBRATION
+    if path.exists() and not path.is_file():
+        raise UsageError(
+            f"{path} is no regular file, which a calibration does not replace", code="SPDE-D004",
+            do=f"move {shlex.quote(str(path))} away and calibrate again",
+        )  # fmt: skip
 
 
 def _require_network(run: LoadedRun, series: StationSeries) -> None:

@@ -14,6 +14,7 @@ from fields.lift import remoteness
 from fields.windows import Stations
 from stationpde.errors import CorruptArtefactError
 from stationpde.runs import read_sealed, write_sealed
+from stationpde.runs.ownership import require_own_calibration
 from stationpde.uncertainty.copula import Copula
 from stationpde.uncertainty.distributions import Distributions
 from stationpde.uncertainty.marginal import Marginal
@@ -129,17 +130,11 @@ def calibration_of(run: LoadedRun) -> Calibration | None:
     try:
         calibration = Calibration.from_dict(read_sealed(path))
     except CorruptArtefactError as problem:
-        problem.do = remedy
+        problem.do = remedy if path.is_file() else f"move {shlex.quote(str(path))} away, then {remedy}"
         raise
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
         raise CorruptArtefactError(
             f"{CALIBRATION} holds what no calibration writes: {problem}", code="SPDE-Q002", where=str(path), do=remedy
         ) from None
-    for key in ("config_hash", "seed", "data_fingerprint"):
-        here, there = run.record.get(key), calibration.facts.get(key)
-        if here is not None and there is not None and here != there:
-            raise CorruptArtefactError(
-                f"{CALIBRATION} is of another run: its {key.replace('_', ' ')} is not that of run.json",
-                code="SPDE-Q002", where=str(path), do=remedy,
-            )  # fmt: skip
+    require_own_calibration({"facts": calibration.facts}, run.record, path, remedy)
     return calibration if calibration.facts.get("checkpoint") == run.checkpoint else None

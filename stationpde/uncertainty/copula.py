@@ -21,6 +21,7 @@ from scipy.stats import norm
 from fields.grid import LocalMetric
 from fields.variables import STATE_VARIABLES
 from fields.windows import Stations
+from stationpde.errors import UsageError
 from stationpde.seeding import generator
 from stationpde.uncertainty.distributions import Distributions
 from stationpde.uncertainty.levels import LEVELS, level_of
@@ -37,6 +38,10 @@ _MOST_STATIONS = 120
 _RANGES = np.geomspace(20.0, 2000.0, 30)  # km
 _NUGGETS = np.linspace(0.0, 0.9, 19)
 _JITTER = 1e-6
+# Places of joint scenarios: their correlation takes 128 MB, and its root seconds.
+_MOST_PLACES = 4000
+# Numbers of joint scenarios: 400 MB in double precision, some times over.
+_MOST_VALUES = 50_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,10 +123,33 @@ class Copula:
 def scenarios(
     distributions: Distributions, copula: Copula, stations: Stations, count: int, seed: tuple[int | str, ...]
 ) -> dict[str, Array]:
-    """Return joint scenarios ``[scenario, lead, station]`` of each variable of the first window, in display units."""
+    """Return joint scenarios ``[scenario, lead, station]`` of each variable of the first window, in display units.
+
+    Raises
+    ------
+    UsageError
+        If there are too many places, or too many numbers.
+    """
+    _require_bounded(copula, len(distributions.members[0][1][distributions.names[0]].centre[0]), len(stations), count)
     levels = (np.arange(count) + 0.5) / count
     quantiles = {name: distributions.quantiles(name, levels)[0] for name in distributions.names}
     return coupled(quantiles, copula, stations, seed)
+
+
+def _require_bounded(copula: Copula, leads: int, stations: int, count: int) -> None:
+    """Refuse scenarios that need a correlation of too many places, or too many numbers."""
+    if stations > _MOST_PLACES:
+        raise UsageError(
+            f"joint scenarios of {stations:,} stations and places need a correlation of each with each; "
+            f"{_MOST_PLACES:,} are possible",
+            code="SPDE-Q014", do="give fewer places, or leave out --members: quantiles have no limit",
+        )  # fmt: skip
+    most = max(2, _MOST_VALUES // (len(copula.names) * leads * stations))
+    if count > most:
+        raise UsageError(
+            f"{count:,} scenarios of {stations:,} stations and places over {leads} steps do not fit in memory",
+            code="SPDE-Q014", do=f"--members {most}",
+        )  # fmt: skip
 
 
 def coupled(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from fields.errors import DataError, printable
 from fields.units import conversion
 from fields.variables import to_display, variable
 from stationpde.errors import UsageError
+from stationpde.uncertainty.marginal import BOUNDS
 from stationpde.uncertainty.signals import VARIABLES
 
 __all__ = ["Threshold", "checked_levels"]
@@ -28,7 +30,7 @@ _LONGEST = 200
 class Threshold:
     """A threshold of a variable: ``value`` in display units; ``is_above`` for what lies above it, else below.
 
-    The distributions are continuous, so that > and ≥ are alike.
+    The distributions are continuous, so that > and ≥ are alike but at a bound of the variable: no speed is below 0.
     """
 
     name: str
@@ -68,12 +70,32 @@ class Threshold:
             )  # fmt: skip
         try:
             si = conversion(name, unit).to_si(float(number))
+            value = float(to_display(name, si))
         except DataError as problem:
             raise UsageError(
                 f"[{printable(unit[:40])}] does not measure {variable(name).standard_name.replace('_', ' ')}",
                 code="SPDE-Q011", do=f"write one of {units} after the number",
             ) from problem  # fmt: skip
-        return cls(name, sign[0] == ">", float(to_display(name, si)), f"{word.strip()} {sign} {number} {unit}")
+        if not math.isfinite(value):
+            raise UsageError(
+                f"the number of '{printable(text.strip()[:80])}' is too large", code="SPDE-Q011",
+                do='write a number that the variable may have: --exceed "wind_speed>15 m/s"',
+            )  # fmt: skip
+        return cls(name, sign[0] == ">", value, f"{word.strip()} {sign} {number} {unit}")
+
+    def certain(self) -> float | None:
+        """Return the probability where the bounds of the variable decide it: 0 or 1; None where they do not."""
+        low, high = BOUNDS.get(self.name, (-math.inf, math.inf))
+        is_included = "=" in self.text
+        if self.is_above:
+            is_sure, is_never = self.value < low, self.value > high
+            is_sure |= is_included and self.value == low
+            is_never |= not is_included and self.value == high
+        else:
+            is_sure, is_never = self.value > high, self.value < low
+            is_sure |= is_included and self.value == high
+            is_never |= not is_included and self.value == low
+        return 1.0 if is_sure else (0.0 if is_never else None)
 
     @property
     def key(self) -> str:
@@ -103,6 +125,12 @@ def checked_levels(levels: Any) -> tuple[float, ...]:
                 do="--quantiles 0.05,0.5,0.95",
             )  # fmt: skip
         values.append(number)
+    names = {f"{number:g}" for number in values}
+    if len(names) < len(set(values)) or names & {"0", "1"}:
+        raise UsageError(
+            "two levels of quantiles, or one and 0 or 1, are the same in six digits, which name them", code="SPDE-Q010",
+            do="--quantiles 0.05,0.5,0.95",
+        )  # fmt: skip
     if not values:
         raise UsageError("there is no level of a quantile", code="SPDE-Q010", do="--quantiles 0.05,0.5,0.95")
     return tuple(sorted(set(values)))

@@ -3,14 +3,18 @@
 import errno
 import json
 import os
+from pathlib import Path
 
 import pytest
 import typer
 
+import cli
 from cli._console import console
 from cli._errors import Boundary, ExitCode, explain
 from cli._globals import Globals
 from pde_ops import errors
+
+OURS = str(Path(cli.__file__).parent / "gone.json")
 
 
 class Diverged(Exception):
@@ -26,6 +30,8 @@ class Diverged(Exception):
         (typer.BadParameter("no"), "SPDE-X001", ExitCode.USAGE),
         (OSError(errno.ENOSPC, "no space left"), "SPDE-X002", ExitCode.RESOURCE),
         (OSError(errno.EIO, "input/output error"), "SPDE-X002", ExitCode.RESOURCE),
+        (FileNotFoundError(errno.ENOENT, "no such file", "/proc/x.toml"), "SPDE-X002", ExitCode.RESOURCE),
+        (FileNotFoundError(errno.ENOENT, "no such file", OURS), "SPDE-X000", ExitCode.BUG),
         (MemoryError(), "SPDE-X003", ExitCode.RESOURCE),
         (KeyboardInterrupt(), "SPDE-X004", ExitCode.INTERRUPTED),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), "SPDE-X005", ExitCode.RESOURCE),

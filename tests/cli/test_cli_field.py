@@ -112,7 +112,7 @@ def test_cv_prints_a_table_and_json_of_the_promised_form(stations):
     assert outcome.exit_code == 0, outcome.stderr
     assert outcome.stdout.split("\n")[0].split() == ["RMSE", "unit", "idw", "terrain_idw", "detrended"]
     scores = json.loads(run("field", "cv", stations, "--moments", 12, "--json").stdout)
-    assert list(scores) == ["u", "v", "p", "t", "rh"]
+    assert list(scores) == ["u", "v", "p", "t", "rh", "errors"]
     assert list(scores["t"]) == ["idw", "terrain_idw", "detrended"]
     assert scores["p"]["detrended"] < 0.5 * scores["p"]["idw"]
 

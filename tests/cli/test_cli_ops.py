@@ -136,6 +136,23 @@ def test_a_file_without_operators_says_how_one_is_declared(own_file):
     assert "own_lake.py declares no operator; @pde_ops.operator does" in result.stderr
 
 
+@pytest.mark.parametrize(("content", "words"), [
+    ("raise SystemExit(0)\n", "ends the process when it is imported"),
+    ("import no_such_package_of_mine\n", "No module named 'no_such_package_of_mine'"),
+])  # fmt: skip
+def test_a_module_that_ends_the_process_is_no_passed_check(own_file, content, words):
+    own_file.write_text(content)
+    result = run(f"ops check --module {own_file}")
+    assert result.exit_code in (2, 7) and words in result.stderr
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "table.csv", "a-b", "no_such_module_of_mine"])
+def test_what_is_no_module_is_not_advised_to_be_installed(name, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    result = run(f"ops check --module {name}")
+    assert result.exit_code == 2 and "pip install" not in result.stderr and name in result.stderr
+
+
 def test_check_fails_with_exit_code_1_and_says_which_check(leaky_operator):
     result = run("ops check leaky --json")
     assert result.exit_code == 1

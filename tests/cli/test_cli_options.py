@@ -12,6 +12,9 @@ ALLOWED = {
     "--output": ("metavar", "help"),  # a store, a folder, a page or a picture
     "--device": ("help",),  # training chooses one, a benchmark of the operators has two
     "--method": ("type",),  # `field lift` takes one, `field cv` compares several
+    "--exceed": ("type", "help"),  # `forecast` takes several, `plot spread` draws one
+    "--error": ("help", "names"),  # written by default, or drawn on demand
+    "--uncertainty": ("help",),  # of one run, or of all models
 }
 
 
@@ -157,3 +160,9 @@ def test_more_processes_than_a_machine_runs_are_refused_before_the_first(station
     code, _, err = stationpde(*line)
     assert code == 2
     assert "100000 processes are more than this machine" in err
+
+
+def test_commas_alone_name_no_station(stationpde, tmp_path):
+    (tmp_path / "a.csv").write_text("station,time,lat,lon,alt,t\n")
+    code, _, err = stationpde("data", "ingest", tmp_path / "a.csv", "-o", tmp_path / "a.zarr", "--only", ",")
+    assert code == 2 and "',' names nothing" in err

@@ -94,3 +94,16 @@ def test_a_device_is_not_replaced():
 def test_an_empty_text_is_no_path():
     with pytest.raises(UsageError, match="a path is needed"):
         atomic.as_path("")
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="no folder of the kernel here")
+def test_a_folder_of_the_kernel_takes_no_file():
+    with pytest.raises(UsageError, match="cannot write to /proc/nothing") as problem:
+        atomic.write_probe(Path("/proc/nothing"))
+    assert problem.value.code == "SPDE-D004"
+
+
+def test_a_link_to_itself_is_no_output(tmp_path):
+    (tmp_path / "loop.nc").symlink_to("loop.nc")
+    with pytest.raises(UsageError, match="link to itself"):
+        atomic.refuse_input(tmp_path / "loop.nc", tmp_path)

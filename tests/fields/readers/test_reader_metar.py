@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from fields.errors import DataError, UsageError
+from fields.ingest import IngestOptions, ingest
+from fields.readers import ReadOptions
+from fields.store import open_store
 from reader_files import open_source, read_all, write_rows
 
 REPORTS = """\
@@ -43,6 +46,29 @@ def test_reports_become_hourly_values(tmp_path):
     # The setting is reduced by the standard atmosphere: 1,020 hPa at 1,650 m is 836 hPa, at the sea itself.
     assert values["p"][0, 0] == pytest.approx(836.0, abs=1.0)
     assert values["p"][0, 1] == pytest.approx(1015.0, abs=0.5)
+
+
+def test_what_follows_a_group_that_is_not_known_is_read(tmp_path):
+    text = (
+        "202301312353 METAR KDEN 312353Z VRB03KT P6SM CLR M02/M08 A3012 RMK AO2 10/10 A2900\n"
+        "202301312353 METAR KXYZ 312353Z 27018KMH 9999 10/ Q1015=\n"
+    )
+    values = read_all(written(tmp_path, text))
+    assert np.allclose(values["t"], [[-2, 10]]) and np.allclose(values["td"], [[-8, np.nan]], equal_nan=True)
+    assert values["p"][0, 0] == pytest.approx(836.0, abs=1.0) and values["p"][0, 1] == pytest.approx(1015.0, abs=0.5)
+
+
+def test_reports_without_pressure_at_the_sea_keep_that_of_the_altimeter(tmp_path):
+    text = "".join(
+        f"202301{d}{h:02d}53 METAR KXYZ {d}{h:02d}53Z {190 + h}05KT 9999 {10 + h % 5}/0{h % 7} Q{1010 + h}\n"
+        for d in (30, 31) for h in range(24)
+    )  # fmt: skip
+    written(tmp_path, text)
+    options = IngestOptions(read=ReadOptions(stations=str(tmp_path / "list.csv")), reader="metar")
+    result = ingest(tmp_path / "reports.txt", tmp_path / "out.zarr", options)
+    assert "p" in result.variables
+    pressure = open_store(tmp_path / "out.zarr")["p"]
+    assert np.isfinite(pressure).all() and float(pressure[0, 0]) == pytest.approx(101000, abs=100)
 
 
 def test_without_a_date_the_first_day_is_asked_for_and_taken(tmp_path):

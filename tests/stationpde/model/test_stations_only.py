@@ -48,3 +48,6 @@ def test_without_a_guide_there_is_nothing_that_could_forecast():
     with pytest.raises(ConfigError, match="first guesses") as caught:
         Config.preset("weather2k", "field").for_stations_only()
     assert caught.value.do == "--variant default"
+    with pytest.raises(ConfigError, match="first guesses") as caught:
+        Config.preset("tiny").ablated("no_guide").for_stations_only()
+    assert "--ablate no_guide" in caught.value.do

@@ -24,6 +24,7 @@ def test_a_threshold_is_read_with_its_unit(text, name, is_above, value):
     ("wind_speed>15", "no unit"), ("wind_speed>15 K", "does not measure"), ("wind_speed>15 parsec", "does not measure"),
     ("gust>15 m/s", "no distribution"), ("windy", "is no threshold"), ("t << 4 K", "is no threshold"), ("", "is no"),
     ("t>__import__('os') K", "is no threshold"), ("t>" + "9" * 400 + " K", "is no threshold"),
+    ("t>5e400 K", "is too large"), ("p<-1e999 hPa", "is too large"),
 ])  # fmt: skip
 def test_what_is_no_threshold_is_refused(text, message):
     with pytest.raises(UsageError, match=message) as problem:
@@ -43,6 +44,12 @@ def test_a_level_outside_0_and_1_is_refused(levels):
     with pytest.raises(UsageError, match="quantile") as problem:
         checked_levels(levels)
     assert problem.value.code == "SPDE-Q010"
+
+
+@pytest.mark.parametrize("levels", [[0.1, 0.10000001], [0.99999999]])
+def test_levels_of_one_name_are_refused(levels):
+    with pytest.raises(UsageError, match="six digits"):
+        checked_levels(levels)
 
 
 def test_levels_are_in_order_and_each_once():
