@@ -81,13 +81,13 @@ def outcomes(name: str, series: StationSeries, steps: int, windows: int, seed: i
         result = train(config, series, Path(folder) / "run", build=build)
     seconds, source, trained = time.process_time() - began, WindowSource.of(series, config), learners[-1]
     wind = steering_wind(trained.model, source, windows)
-    found = {name: Outcome(_errors(trained, source, config, windows), result.steps, seconds, wind)}
+    scored = {name: Outcome(_errors(trained, source, config, windows), result.steps, seconds, wind)}
     if config.steered_by == "own wind":
         other = _config(name, config.steered_by and CASES[name][0].replace("upper_air", "upper_air_placebo"))
         swapped = ModelLearner.of(other, series, source.windows.split)
         swapped.model.load_state_dict(trained.model.state_dict())
-        found[f"{name}, other wind"] = Outcome(_errors(swapped, source, other, windows), result.steps, seconds, {})
-    return found
+        scored[f"{name}, other wind"] = Outcome(_errors(swapped, source, other, windows), result.steps, seconds, {})
+    return scored
 
 
 def _errors(learner: ModelLearner, source: WindowSource, config: Config, windows: int) -> ErrorStatistics:
