@@ -194,7 +194,7 @@ def _timed(module: Any, name: str, spent: dict[str, float]) -> list[Any]:
 @contextmanager
 def timed_leads(spent: dict[str, float]) -> Iterator[None]:
     """Add up the CPU seconds of equations and router where they are one function."""
-    from stationpde.model.lead_kernel import LeadProgram
+    from stationpde.model import LeadProgram
 
     plain, name = LeadProgram.__call__, "equations_and_router"
 

@@ -15,6 +15,7 @@ import os
 import shutil
 import socket
 import stat
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -239,12 +240,14 @@ def refuse_input(target: str | os.PathLike[str] | None, *sources: object) -> Non
 
 
 def write_probe(folder: Path) -> None:
-    """Write and remove a trial file, so that an unwritable folder is refused before hours of work, not after."""
+    """Write a trial file, so that an unwritable folder is refused before hours of work, not after.
+
+    It has no name where the system can do without one: a killed process leaves nothing behind.
+    """
     with machine_faults(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".{uuid.uuid4().hex[:12]}.probe"
-        probe.write_bytes(b"probe")
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
+            probe.write(b"probe")
 
 
 @contextmanager

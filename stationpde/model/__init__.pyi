@@ -9,6 +9,7 @@ from .compiling import networks_of as networks_of
 from .forecast import Forecast as Forecast
 from .guide_fit import fit_model_guide as fit_model_guide
 from .guide_fit import guide_batches as guide_batches
+from .lead_kernel import LeadProgram as LeadProgram
 from .learner import Learner as Learner
 from .learner import LocalReducer as LocalReducer
 from .learner import Reducer as Reducer

@@ -187,13 +187,13 @@ class _Run:
     def _at(self, *names: str) -> list[int]:
         return self.program.places(self.start, self.size, names, self.number)
 
-    def _apply(self, which: int, given: bytes, *, recording: bool) -> tuple[Tensor, Tensor | None]:
+    def _apply(self, which: int, packed: bytes, *, recording: bool) -> tuple[Tensor, Tensor | None]:
         """Return the outputs of the router (0) or of the closure (1), and what it keeps for the way back."""
         kernel, (batch, _, ny, nx) = self.kernels[which], self.field.shape
         hidden = self.program.shape(f"{self._networks()[which]} last")[1]
         before = self.field.new_empty(batch, hidden, kernel.values(ny, nx)) if recording else None
         outputs = torch.empty_like(self.field)
-        if kernel.forward(given, batch, ny, nx, _place(before), outputs.data_ptr(), torch.get_num_threads()):
+        if kernel.forward(packed, batch, ny, nx, _place(before), outputs.data_ptr(), torch.get_num_threads()):
             raise MemoryError("no memory for the planes of a network")
         return outputs, before
 
@@ -254,10 +254,10 @@ class _Run:
             router.end_back(count, weight.data_ptr(), by_mixed.data_ptr(), by_data.data_ptr(), by_physics.data_ptr())
         seeds = record.states.new_empty(2, *record.states.shape[1:])
         self.terms_kernel.begin_back(by_physics.data_ptr(), course.scale[0].data_ptr(), seeds.data_ptr(), course.counts)
-        wanted = (True, True, True, self.drives, self.decays, *(False for _ in course.bases[self.number]))
+        needed = (True, True, True, self.drives, self.decays, *(False for _ in course.bases[self.number]))
         coefficients, gamma = (program.part(self.pack, name) for name in _RATES)
         assert coefficients is not None and gamma is not None
-        g = run_back(course.call, course.pattern, record, seeds, coefficients, gamma, wanted)
+        g = run_back(course.call, course.pattern, record, seeds, coefficients, gamma, needed)
         for name, by_rate in zip(_RATES, (g.coefficients, g.factor), strict=True):
             place = program.part(by_pack, name)
             assert place is not None and by_rate is not None
