@@ -84,11 +84,13 @@ def _parts(model: StationPDEModel) -> dict[str, float]:
         model(history, issue)
         spent.clear()
         began = time.process_time()
-        model(history, issue)
+        with training_inmet.timed_leads(spent):
+            model(history, issue)
         whole = time.process_time() - began
     for hook in hooks:
         hook.remove()
-    spent["equations"] = spent.get("equations", 0.0) - spent.get("closure", 0.0)
+    if "equations" in spent:
+        spent["equations"] -= spent.get("closure", 0.0)
     shares = {name: value / whole for name, value in sorted(spent.items(), key=lambda item: -item[1])}
     return {**shares, "rest": 1.0 - sum(shares.values())}
 

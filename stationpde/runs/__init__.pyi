@@ -10,6 +10,7 @@ from .loading import load_run as load_run
 from .lock import RunLock as RunLock
 from .metrics_log import MetricsLog as MetricsLog
 from .metrics_log import read_metrics as read_metrics
+from .ownership import require_own_calibration as require_own_calibration
 from .run_directory import RunDirectory as RunDirectory
 from .run_directory import find_runs as find_runs
 from .run_summary import collect as collect

@@ -13,8 +13,7 @@ import numpy as np
 from fields.lift import remoteness
 from fields.windows import Stations
 from stationpde.errors import CorruptArtefactError
-from stationpde.runs import read_sealed, write_sealed
-from stationpde.runs.ownership import require_own_calibration
+from stationpde.runs import read_sealed, require_own_calibration, write_sealed
 from stationpde.uncertainty.copula import Copula
 from stationpde.uncertainty.distributions import Distributions
 from stationpde.uncertainty.marginal import Marginal
