@@ -429,8 +429,10 @@ def _executor(workers: int | None, scheduler: str | None, job: LiftJob) -> Itera
     import dask
     from distributed import Client, LocalCluster
 
-    # Workers may be lost many times in a long job; their blocks are repeated by others.
-    with dask.config.set({"distributed.scheduler.allowed-failures": 100}):
+    # Workers may be lost many times in a long job; their blocks are repeated by others. The weights of a large grid are
+    # part of the job, which dask would warn of.
+    lasting = {"distributed.scheduler.allowed-failures": 100, "distributed.admin.large-graph-warning-threshold": "1 TB"}
+    with dask.config.set(lasting):
         cluster = None
         if not scheduler:
             cluster = LocalCluster(
@@ -443,10 +445,15 @@ def _executor(workers: int | None, scheduler: str | None, job: LiftJob) -> Itera
             )
         try:
             with _connected(Client, cluster or scheduler) as client:
-                yield client.get_executor(retries=100, pure=False), client.scatter(job, broadcast=True)
+                # The job is a task and not scattered data: if the last worker that holds it is lost, it is made again.
+                yield client.get_executor(retries=100, pure=False), client.submit(_same, job, pure=False, retries=100)
         finally:
             if cluster is not None:
                 cluster.close()
+
+
+def _same(job: LiftJob) -> LiftJob:
+    return job
 
 
 def _connected(client: Any, where: Any) -> Any:
